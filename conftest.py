@@ -1,0 +1,3 @@
+"""Here, above tests/ and plugins/*/tests/, so that both have the fixtures."""
+
+pytest_plugins = ["tests.support.fixtures"]

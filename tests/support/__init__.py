@@ -1,0 +1,1 @@
+"""What the tests need around them: database servers, and the fixtures that hand out databases."""
