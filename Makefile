@@ -24,7 +24,7 @@ demo: $(STAMP) ## deliver the example's orders, kill a worker, account for every
 	@$(BIN)/sendoff demo $(ARGS)
 
 test: $(STAMP) ## run the tests in random order on all cores (ARGS="-k name" for some)
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## formatting, lint, strict types, the direction of imports
 	@$(BIN)/ruff format --check --quiet --diff $(CHECKED)

@@ -21,11 +21,16 @@ PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.tom
 
 Run = Callable[..., str]
 
+pytestmark = pytest.mark.xdist_group("wheels")  # one build and one installation serve all of them
+
 
 @pytest.fixture(scope="module")
 def run() -> Run:
     """Run a program, and show what it said when it fails."""
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    without_a_home = ROOT / ".venv" / ".uv-cache"  # where scripts/setup puts it then
+    if without_a_home.exists():
+        environment["UV_CACHE_DIR"] = str(without_a_home)
 
     def call(*words: str | Path, cwd: Path = ROOT) -> str:
         result = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -41,10 +42,15 @@ class Server:
         self.log = self.folder / "log"
         self.settings = {**settings, "unix_socket_directories": str(self.folder)}
         self.process: subprocess.Popen[bytes] | None = None
-        self.user = _unprivileged_user() if os.geteuid() == 0 else None
-        if self.user is not None:
+        self.user: pwd.struct_passwd | None = None
+        self.binaries = binaries
+
+    def prepare(self) -> None:
+        """Make the data directory."""
+        if os.geteuid() == 0:
+            self.user = _unprivileged_user()
             os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
-        self.binaries = self._reachable(binaries)
+        self.binaries = self._reachable(self.binaries)
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
 
     def start(self) -> int:
@@ -106,8 +112,12 @@ class Server:
         try:
             self._popen([str(binaries / "postgres"), "--version"], subprocess.DEVNULL).wait()
         except PermissionError:
-            copy = self.folder / "installation"
-            shutil.copytree(binaries.parent, copy, symlinks=True)
+            installation = binaries.parent
+            copy = self.folder / "copy" / installation.parent.name / installation.name
+            shutil.copytree(installation, copy, symlinks=True)
+            libraries = installation.parent.with_name(f"{installation.parent.name}.libs")  # as wheels bring them
+            if libraries.exists():
+                shutil.copytree(libraries, self.folder / "copy" / libraries.name, symlinks=True)
             return copy / binaries.name
         return binaries
 
@@ -196,21 +206,24 @@ def _answer(**facts: object) -> None:
     print(json.dumps(facts), flush=True)
 
 
-def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    binaries, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
+@contextlib.contextmanager
+def _errors_as_answers() -> Iterator[None]:
     try:
-        server = Server(binaries, settings)
+        yield
     except (KeeperError, OSError) as error:
         _answer(error=str(error))
-        return
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server = Server(Path(sys.argv[1]), json.loads(sys.argv[2]))
     try:
-        _answer(folder=str(server.folder))
+        with _errors_as_answers():
+            server.prepare()
+            _answer(folder=str(server.folder))
         for order in sys.stdin:
-            try:
+            with _errors_as_answers():
                 _answer(**_obey(server, order))
-            except (KeeperError, OSError) as error:
-                _answer(error=str(error))
     finally:
         server.remove()
 
