@@ -1,0 +1,1 @@
+"""sendoff delivers notifications from the database an application already has."""

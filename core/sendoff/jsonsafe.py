@@ -1,0 +1,72 @@
+"""JSON that every database stores unchanged: checked at the door, named by its path when it is not."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from sendoff.errors import InvalidNotification
+
+__all__ = ["check_json", "check_text", "clean_text", "dumps", "loads"]
+
+MAX_DEPTH = 64
+#: PostgreSQL's json stores integers of any size; orjson reads and writes 64 bits.
+INT_MIN, INT_MAX = -(2**63), 2**64 - 1
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+loads = orjson.loads
+
+
+def dumps(value: object) -> str:
+    """Compact JSON text."""
+    return orjson.dumps(value).decode()
+
+
+def check_text(value: object, field: str) -> str:
+    """``value`` when it is text that both databases store: no NUL, no lone surrogate."""
+    if not isinstance(value, str):
+        raise InvalidNotification(field, "must be text", value=value)
+    found = _UNSTORABLE.search(value)
+    if found:
+        what = "a NUL character" if found.group() == "\x00" else "a lone surrogate"
+        raise InvalidNotification(field, f"has {what} at position {found.start()}; remove it", value=value)
+    return value
+
+
+def check_json(value: object, field: str, *, depth: int = 0) -> Any:
+    """``value`` as plain JSON data (tuples become lists), or :class:`InvalidNotification` naming the path."""
+    if depth > MAX_DEPTH:
+        raise InvalidNotification(field, f"is nested more than {MAX_DEPTH} levels deep; flatten it", value=value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return check_text(str(value), field)
+    if isinstance(value, int):
+        if not INT_MIN <= value <= INT_MAX:
+            raise InvalidNotification(field, "is an integer beyond 64 bits; pass it as text", value=value)
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidNotification(field, f"is {value}, which JSON cannot hold; use None or text", value=value)
+        return float(value)
+    if isinstance(value, Mapping):
+        return {_key(key, field): check_json(item, f"{field}.{key}", depth=depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [check_json(item, f"{field}[{index}]", depth=depth + 1) for index, item in enumerate(value)]
+    raise InvalidNotification(field, "is not JSON; convert it (dates with .isoformat(), bytes to base64)", value=value)
+
+
+def _key(key: object, field: str) -> str:
+    if not isinstance(key, str):
+        raise InvalidNotification(field, f"has the key {key!r}; JSON keys are text", value=key)
+    return check_text(key, f"{field} (key)")
+
+
+def clean_text(text: str, *, limit: int = 2000) -> str:
+    """``text`` made storable: NUL and lone surrogates become U+FFFD, cut to ``limit`` characters."""
+    cleaned = _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text[: limit + 1])
+    return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "\N{HORIZONTAL ELLIPSIS}"
