@@ -30,7 +30,7 @@ check: $(STAMP) ## formatting, lint, strict types, the direction of imports
 	@$(BIN)/ruff format --check --quiet --diff $(CHECKED)
 	@$(BIN)/ruff check --quiet $(CHECKED)
 	@$(BIN)/mypy $(CHECKED)
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: $(STAMP) ## format, and mend what lint can mend
 	@$(BIN)/ruff check --quiet --fix-only $(CHECKED)

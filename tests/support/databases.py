@@ -112,7 +112,7 @@ class PostgresDatabases:
 
     @staticmethod
     def _text(url: URL) -> str:
-        return url.render_as_string(hide_password=False)
+        return url.render_as_string(hide_password=False).replace(" ", "%20")  # which libpq insists on
 
 
 class SqliteDatabases:
