@@ -1,0 +1,35 @@
+"""Commands that plugins add through ``sendoff_cli(group)``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from sendoff.cli.failure import one_line
+from sendoff.cli.options import Cli
+from sendoff.errors import SendoffError
+
+__all__ = ["plugin_commands"]
+
+
+def plugin_commands(cli: Cli) -> dict[str, click.Command]:
+    """By name. A plugin whose hook raises adds nothing and is named on stderr; the others' commands are there."""
+    commands: dict[str, click.Command] = {}
+    try:
+        manager = cli.app(broken_plugins=True).registry._manager  # noqa: SLF001 - each hook needs a wall of its own
+    except SendoffError as error:
+        # Most likely the word is a typing error, which is told next; this says why plugins were not asked.
+        print(f"sendoff: plugins were not asked for commands: {one_line(str(error), cli)}", file=sys.stderr)
+        return commands
+    for hook in manager.hook.sendoff_cli.get_hookimpls():
+        group = click.Group("sendoff")
+        try:
+            hook.function(*([group] if hook.argnames else []))
+        except Exception as error:  # noqa: BLE001 - a broken plugin must not take the command line with it
+            why = one_line(f"{type(error).__name__}: {error}", cli)
+            print(f"sendoff: plugin {hook.plugin_name} could not add its commands: {why}", file=sys.stderr)
+            continue
+        for name, command in group.commands.items():
+            commands.setdefault(name, command)
+    return commands

@@ -1,0 +1,148 @@
+"""The options that every command takes, before or after its name, and what a command makes of them.
+
+A command is written as::
+
+    @click.command()
+    @common
+    def hello(cli: Cli) -> None:
+        cli.show(cli.app().status(), lambda: print("for people"))
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from attrs import define, field
+
+from sendoff.errors import PluginBroken
+
+if TYPE_CHECKING:
+    from sendoff.app import Sendoff
+    from sendoff.settings import Settings
+
+__all__ = ["Cli", "common", "common_options", "make_current_folder_importable"]
+
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@define
+class Cli:
+    """What was said with the common options, and the application object they describe."""
+
+    database_url: str | None = None
+    config: Path | None = None
+    plugins: list[str] = field(factory=list)
+    as_json: bool = False
+    debug: bool = False
+    _app: Sendoff | None = None
+
+    def app(self, *, broken_plugins: bool = False) -> Sendoff:
+        """The application object, made on first use and closed when the command ends. Opens no connection.
+
+        A plugin that was asked for with ``-p`` and is broken is an error here, unless ``broken_plugins`` are wanted.
+        """
+        if self._app is None:
+            from sendoff.app import Sendoff
+
+            make_current_folder_importable()
+            self._app = Sendoff(self.database_url, config=self.config, plugins=self.plugins)
+        if self.plugins and not broken_plugins:
+            for plugin in self._app.registry.broken:
+                if plugin.name in self.plugins:
+                    raise PluginBroken(f"plugin {plugin.name} cannot be used: {plugin.error}", plugin=plugin.name)
+        return self._app
+
+    def broken_plugins(self) -> list[str]:
+        """The names of broken plugins, as far as plugins have been loaded at all."""
+        if self._app is None:
+            return []
+        return [plugin.name for plugin in self._app.registry.broken]
+
+    def settings(self) -> Settings:
+        """The settings alone: no plugin is imported for them."""
+        from sendoff.settings import Settings
+
+        said: dict[str, Any] = {}
+        if self.database_url is not None:
+            said["database_url"] = self.database_url
+        if self.plugins:
+            said["plugins"] = self.plugins
+        return Settings.load({"sendoff": said} if said else {}, config=self.config)
+
+    def close(self) -> None:
+        """Give back what :meth:`app` opened."""
+        if self._app is not None:
+            app, self._app = self._app, None
+            app.close()
+
+    def show(self, value: object, people: Callable[[], None]) -> None:
+        """``value`` as JSON where that was asked for, else whatever ``people`` prints."""
+        if self.as_json:
+            from sendoff.cli.output import print_json
+
+            print_json(value)
+        else:
+            people()
+
+
+def make_current_folder_importable() -> None:
+    """``-p orders`` finds ``./orders.py``, from the installed command as from ``python -m sendoff``."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Called for each level of ``sendoff [options] dead [options] list [options]``; the innermost word counts."""
+    if value is None or value is False or value == ():
+        return
+    said = ctx.ensure_object(Cli)
+    if param.name == "plugins":
+        said.plugins.extend(name for name in value if name not in said.plugins)
+    elif param.name is not None:
+        setattr(said, param.name, value)
+
+
+def common_options(command: F) -> F:
+    """Add the common options without handing anything to the function; a command wants :func:`common`."""
+    # Eager, so that --json and --debug are known when a later option turns out to be wrong.
+    option = functools.partial(click.option, expose_value=False, is_eager=True, callback=_remember)
+    for decorate in reversed(
+        (
+            option("--database-url", metavar="URL", help="The database; over SENDOFF_DATABASE_URL and the file."),
+            option(
+                "--config",
+                metavar="FILE",
+                type=click.Path(dir_okay=False, path_type=Path),
+                help="The settings file; over SENDOFF_CONFIG and ./sendoff.toml.",
+            ),
+            option(
+                "-p",
+                "--plugin",
+                "plugins",
+                metavar="MODULE",
+                multiple=True,
+                help="Load a plugin by module name, also from the current folder. Repeatable.",
+            ),
+            option("--json", "as_json", is_flag=True, help="Print JSON for programs."),
+            option("--debug", is_flag=True, help="Show the traceback of an error."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def common(function: Callable[..., R]) -> Callable[..., R]:
+    """Add the common options and hand the function a :class:`Cli` first."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> R:
+        return function(click.get_current_context().ensure_object(Cli), *args, **kwargs)
+
+    return common_options(call)
