@@ -1,0 +1,1 @@
+"""The inbox's alembic revisions, found through the hook ``sendoff_migrations``. They only ever expand."""

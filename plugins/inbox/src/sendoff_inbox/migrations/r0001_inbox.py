@@ -1,0 +1,45 @@
+"""The table sendoff_inbox."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from sendoff.plugin import Json, UtcTime, Uuid
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+UNREAD = sa.text("read_at IS NULL AND archived_at IS NULL AND deleted_at IS NULL")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "sendoff_inbox",
+        sa.Column("id", Uuid, primary_key=True),
+        sa.Column("outgoing_id", Uuid, nullable=False),
+        sa.Column("notification_id", Uuid, nullable=False),
+        sa.Column("recipient", sa.Text, nullable=False),
+        sa.Column("type", sa.Text, nullable=False),
+        sa.Column("title", sa.Text),
+        sa.Column("body", sa.Text),
+        sa.Column("data", Json),
+        sa.Column("link", sa.Text),
+        sa.Column("options", Json),
+        sa.Column("created_at", UtcTime, nullable=False),
+        sa.Column("seen_at", UtcTime),
+        sa.Column("read_at", UtcTime),
+        sa.Column("archived_at", UtcTime),
+        sa.Column("deleted_at", UtcTime),
+    )
+    op.create_index("sendoff_inbox_outgoing", "sendoff_inbox", ["outgoing_id"], unique=True)
+    op.create_index("sendoff_inbox_recipient", "sendoff_inbox", ["recipient", "id"])
+    op.create_index(
+        "sendoff_inbox_unread",
+        "sendoff_inbox",
+        ["recipient", "id"],
+        postgresql_where=UNREAD,
+        sqlite_where=UNREAD,
+    )

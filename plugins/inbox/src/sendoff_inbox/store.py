@@ -1,0 +1,98 @@
+"""Writing entries: one statement for a whole batch, on each of the two databases."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import Connection, TextClause, text
+
+from sendoff.plugin import Delivery
+
+__all__ = ["insert"]
+
+#: Sub-millisecond places of a version 7 uuid (RFC 9562 section 6.2, method 1): a batch's entries keep their order.
+PLACES = 1 << 12
+
+_FIELDS = ("id", "outgoing_id", "notification_id", "recipient", "type", "title", "body", "data", "link", "options")
+_COLUMNS = ", ".join((*_FIELDS, "created_at"))
+
+#: The first 8 bytes of an id are milliseconds, version and place; the others come from a random uuid, with its variant.
+#: The clock is the statement's, not the transaction's start. Rows are inserted in the order of ``place``, which is the
+#: order of outgoing ids, so that two workers with the same rows wait for each other instead of deadlocking.
+_POSTGRESQL = text(f"""
+    INSERT INTO sendoff_inbox ({_COLUMNS})
+    SELECT CAST(encode(overlay(uuid_send(gen_random_uuid()) PLACING int8send(
+               (CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS bigint) << 16) + r.place
+           ) FROM 1 FOR 8), 'hex') AS uuid),
+           r.outgoing_id, r.notification_id, r.recipient, r.type, r.title, r.body, r.data, r.link, r.options,
+           statement_timestamp()
+    FROM json_to_recordset(CAST(:entries AS json)) AS r (
+        place bigint, outgoing_id uuid, notification_id uuid, recipient text, type text, title text, body text,
+        data json, link text, options json
+    )
+    ORDER BY r.place
+    ON CONFLICT (outgoing_id) DO NOTHING
+""")  # noqa: S608 - the columns are a constant of this file
+
+_EXTRACTED = ", ".join(f"json_extract(value, '$.{name}')" for name in _FIELDS)
+#: ``WHERE true`` tells SQLite's parser that ON CONFLICT does not belong to the SELECT.
+_SQLITE = text(f"""
+    INSERT INTO sendoff_inbox ({_COLUMNS})
+    SELECT {_EXTRACTED}, :now FROM json_each(:entries) WHERE true
+    ON CONFLICT (outgoing_id) DO NOTHING
+""")  # noqa: S608 - the columns are a constant of this file
+
+
+def insert(connection: Connection, deliveries: Sequence[Delivery]) -> None:
+    """One entry for each delivery whose row has none yet, in one statement, in the caller's transaction."""
+    # Outgoing ids grow with time: sorted, what was enqueued first is first in a recipient's feed.
+    ordered = sorted(deliveries, key=lambda delivery: delivery.id.int)
+    statement, parameters = (_sqlite if connection.dialect.name == "sqlite" else _postgresql)(ordered)
+    connection.execute(statement, parameters)
+
+
+def _postgresql(deliveries: Sequence[Delivery]) -> tuple[TextClause, dict[str, Any]]:
+    entries = [{**_entry(one), "place": _place(index)} for index, one in enumerate(deliveries)]
+    return _POSTGRESQL, {"entries": orjson.dumps(entries).decode()}
+
+
+def _sqlite(deliveries: Sequence[Delivery]) -> tuple[TextClause, dict[str, Any]]:
+    now = time.time_ns() // 1000  # SQLite has no clock but its process's, and gives milliseconds of it.
+    millis, noise = now // 1000, os.urandom(8 * len(deliveries))
+    entries = [
+        {**_entry(one), "id": _entry_id(millis, index, noise[8 * index : 8 * index + 8])}
+        for index, one in enumerate(deliveries)
+    ]
+    return _SQLITE, {"entries": orjson.dumps(entries).decode(), "now": now}
+
+
+def _entry(delivery: Delivery) -> dict[str, Any]:
+    payload = delivery.payload
+    return {
+        "outgoing_id": delivery.id,
+        "notification_id": delivery.notification_id,
+        "recipient": delivery.recipient,
+        "type": delivery.type,
+        "title": payload.get("title"),
+        "body": payload.get("body"),
+        "data": payload.get("data"),
+        "link": payload.get("link"),
+        "options": payload.get("options"),
+    }
+
+
+def _place(index: int) -> int:
+    """What a batch's entry adds to ``milliseconds << 16``: the version 7, and its place. Beyond 4,096 entries the
+    places go on in the next millisecond."""
+    return (index // PLACES << 16) + 0x7000 + index % PLACES
+
+
+def _entry_id(millis: int, index: int, noise: bytes) -> UUID:
+    """The same id as PostgreSQL makes, from this process's clock. ``noise`` is 8 random bytes."""
+    random = int.from_bytes(noise) >> 2 | 0b10 << 62
+    return UUID(int=((millis << 16) + _place(index)) << 64 | random)
