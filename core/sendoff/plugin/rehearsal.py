@@ -20,7 +20,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from hashlib import blake2b
