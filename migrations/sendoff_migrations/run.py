@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from attrs import field, frozen
 from sqlalchemy.exc import DBAPIError
 
-from sendoff.errors import PluginBroken, StoreError, StoreUnavailable
+from sendoff.errors import PluginBroken, SendoffError, StoreError, StoreUnavailable
 from sendoff.plugin import Migrations
 from sendoff.store.engine import translate_driver_error
 
@@ -170,6 +170,8 @@ def _failures(name: str) -> Iterator[None]:
         yield
     except CommandError as error:
         raise PluginBroken(f"the migrations of {name!r} cannot run: {error}", plugin=name) from error
+    except SendoffError:
+        raise
     except DBAPIError as error:
         failure = translate_driver_error(error.orig) if error.orig is not None else None
         if failure is None or isinstance(failure, StoreUnavailable):
@@ -180,6 +182,10 @@ def _failures(name: str) -> Iterator[None]:
             sqlstate=failure.sqlstate,
             constraint=failure.constraint,
         ) from None
+    except Exception as error:  # a revision is code of a plugin's, which may raise anything when loaded or run
+        raise PluginBroken(
+            f"the migrations of {name!r} cannot run: {type(error).__name__}: {error}", plugin=name
+        ) from error
 
 
 def _said(original: BaseException | None) -> str | None:
