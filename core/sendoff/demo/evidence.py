@@ -1,0 +1,78 @@
+"""The second source: what the channels really have, read from files with the standard library, or with plain SQL."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from sendoff.demo.facts import Writing
+
+__all__ = ["read_inbox", "read_lines", "read_maildir"]
+
+
+def read_maildir(directory: Path, channel: str) -> Iterator[Writing]:
+    """Every message in ``new`` and ``cur``. What lies in ``tmp`` was never delivered."""
+    for folder in ("new", "cur"):
+        for path in sorted((directory / folder).glob("*")):
+            message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
+            yield Writing(
+                order=_header(message["X-Order"]),
+                channel=channel,
+                to=_header(message["To"]),
+                row=_header(message["X-Sendoff-Outgoing-Id"]),
+                key=_header(message["X-Sendoff-Idempotency-Key"]),
+                place=f"{folder}/{path.name}",
+            )
+
+
+def _header(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def read_lines(file: Path, channel: str) -> Iterator[Writing]:
+    """Every JSON line that is whole. The order is in the text, which is all that a phone would show."""
+    if not file.exists():
+        return
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        yield Writing(
+            order=_order_in(entry["text"]),
+            channel=channel,
+            to=entry["to"],
+            row=entry["outgoing_id"],
+            key=entry["idempotency_key"],
+            place=f"{file.name} line {number}",
+        )
+
+
+def _order_in(text: str) -> str:
+    """The first word that looks like an order's number."""
+    for word in text.replace(":", " ").split():
+        if word.startswith("SO-"):
+            return word.rstrip(".,;:")
+    return ""
+
+
+def read_inbox(connection: Connection, channel: str) -> Iterator[Writing]:
+    """Every entry of the table."""
+    entries = connection.execute(sa.text("SELECT outgoing_id, recipient, data FROM sendoff_inbox ORDER BY outgoing_id"))
+    for outgoing_id, recipient, data in entries:
+        content = json.loads(data) if isinstance(data, str) else data or {}
+        row = str(outgoing_id)
+        yield Writing(
+            order=str(content.get("order", "")),
+            channel=channel,
+            to=recipient,
+            row=row,
+            key=row,
+            place=f"entry of row {row}",
+        )

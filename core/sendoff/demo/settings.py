@@ -1,0 +1,111 @@
+"""The demo's settings file, which its workers read as any worker does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from sendoff.settings import Settings
+
+__all__ = ["CHANNELS", "FETCHER", "LEASE", "Places"]
+
+#: In the order of the table.
+CHANNELS = ("inbox", "email", "sms")
+FETCHER = "orders"
+#: Seconds. Short, so that the dead worker's rows come back while somebody is watching.
+LEASE = 5.0
+
+TEMPLATE = """\
+# What `sendoff demo` ran with. Every key is explained by `sendoff config` and the README.
+[sendoff]
+{database}plugins = {plugins}
+
+[worker]
+channels = ["inbox", "email", "sms"]
+lease = "{lease}s"          # a killed worker's rows come back after this
+margin = "500ms"
+grace = "5s"
+batch = 50                  # small claims, so that both workers have something to do
+poll = "250ms"
+
+[channels.inbox.limits]
+timeout = "3s"
+
+[channels.email]
+directory = {maildir}
+from_address = "orders@shop.example"
+from_name = "The Example Shop"
+latency = "30ms"            # what a mail server takes
+seed = {seed}
+rules = [
+  {{ match = "*", verdict = "retryable", share = 0.2, first_tries = 3, reason = "451 4.3.2 try again later" }},
+]
+
+[channels.email.limits]
+concurrency = 6
+timeout = "3s"
+
+[channels.email.retry]
+delays = ["300ms", "600ms", "1s", "2s"]
+
+[channels.sms]
+file = {lines}
+latency = "20ms"
+seed = {seed}
+
+[channels.sms.limits]
+concurrency = 4
+timeout = "3s"
+"""
+
+
+@frozen
+class Places:
+    """Where the demo keeps what."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """The settings file."""
+        return self.folder / "sendoff.toml"
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file, where that is the database."""
+        return self.folder / "demo.db"
+
+    @property
+    def maildir(self) -> Path:
+        """What the e-mail channel writes."""
+        return self.folder / "email"
+
+    @property
+    def lines(self) -> Path:
+        """What the SMS channel writes."""
+        return self.folder / "sms.jsonl"
+
+    def write(self, database_url: str | None, *, plugins: Sequence[str], seed: int) -> None:
+        """Write the settings file. A URL that may hold a password is left out of it; it goes by the environment."""
+        text = TEMPLATE.format(
+            database="" if database_url is None else f"database_url = {_quoted(database_url)}\n",
+            plugins=json.dumps(list(plugins), ensure_ascii=False),
+            lease=f"{LEASE:g}",
+            maildir=_quoted(self.maildir),
+            lines=_quoted(self.lines),
+            seed=seed,
+        )
+        self.config.write_text(text, encoding="utf-8")
+
+    def settings(self, database_url: str) -> Settings:
+        """The same settings for this process, the user's own environment left out."""
+        said: Mapping[str, Mapping[str, str]] = {"sendoff": {"database_url": database_url}}
+        return Settings.load(said, config=self.config, environ={})
+
+
+def _quoted(value: object) -> str:
+    """A TOML string: JSON's escapes are TOML's too."""
+    return json.dumps(str(value), ensure_ascii=False)

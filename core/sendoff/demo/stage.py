@@ -1,0 +1,184 @@
+"""Everything up to the first worker: the folder, the database, the tables, the shop's data."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from attrs import field, frozen
+from sqlalchemy import Connection
+
+from sendoff.app import Sendoff
+from sendoff.demo.ledger import KEYS, OPEN
+from sendoff.demo.postgres import EmbeddedPostgres
+from sendoff.demo.processes import DemoFailed, Guard
+from sendoff.demo.settings import CHANNELS, FETCHER, Places
+from sendoff.settings import mask_url
+from sendoff.tables import event, fetcher, outgoing
+
+__all__ = ["Options", "Stage", "set_up"]
+
+EXAMPLE = "sendoff_example_orders"
+MISSING_EXAMPLE = (
+    "the demo delivers the orders of the example shop, which is not installed here: run `make demo` in a clone of the "
+    "repository, or pip install its ./examples/orders"
+)
+
+
+@frozen(kw_only=True)
+class Options:
+    """What was said on the command line."""
+
+    database_url: str | None = None
+    postgres: bool = False
+    #: Where everything goes, and stays; without one a temporary folder.
+    directory: Path | None = None
+    keep: bool = False
+    workers: int = 2
+    seed: int = 1
+    #: Remove what an earlier demo left in the database.
+    force: bool = False
+    plugins: tuple[str, ...] = ()
+    #: Folders where the workers find these plugins.
+    plugin_paths: tuple[str, ...] = ()
+
+
+@frozen
+class Stage:
+    """What the workers need, ready."""
+
+    places: Places
+    guard: Guard
+    app: Sendoff
+    database: str
+    #: By the environment to the workers, where it is not in the settings file.
+    secret_url: str | None = field(repr=False)
+    #: The folder of customers.csv and orders.csv.
+    data: Path
+    #: What the example's loader says of the lines.
+    loaded: Any
+
+
+@contextmanager
+def set_up(options: Options) -> Iterator[Stage]:
+    """Prepare; when the block ends, however it ends, the folder and the server go unless they were to be kept."""
+    example = _example()
+    with ExitStack() as stack:
+        guard = Guard()
+        stack.callback(guard.close)
+        places = Places(stack.enter_context(_folder(options, guard)))
+        if options.postgres:
+            url = stack.enter_context(EmbeddedPostgres(guard)).url
+            database = "the embedded PostgreSQL"
+        elif options.database_url is not None:
+            url, database = options.database_url, mask_url(options.database_url)
+        else:
+            url, database = f"sqlite:///{places.database}", "SQLite"
+        in_file = None if options.postgres or options.database_url is not None else url
+        places.write(in_file, plugins=options.plugins, seed=options.seed)
+        app = Sendoff(settings=places.settings(url))
+        stack.callback(app.close)
+        _check_plugins(app, options.plugins)
+        with app.engine.begin() as connection:
+            _check_database(connection, force=options.force)
+        app.migrate()
+        with app.engine.begin() as connection:
+            if options.force:
+                _forget_earlier_demo(connection)
+            loaded = example.load(connection, example.DATA)
+        yield Stage(places, guard, app, database, None if in_file else url, example.DATA, loaded)
+
+
+class _Example:
+    """The example package, found without the core depending on it."""
+
+    def __init__(self) -> None:
+        self.DATA: Path = importlib.import_module(EXAMPLE).DATA
+        self.load: Any = importlib.import_module(f"{EXAMPLE}.load").load
+
+
+def _example() -> _Example:
+    if find_spec(EXAMPLE) is None:
+        raise DemoFailed(MISSING_EXAMPLE)
+    return _Example()
+
+
+@contextmanager
+def _folder(options: Options, guard: Guard) -> Iterator[Path]:
+    if options.directory is not None:
+        folder = options.directory.expanduser().absolute()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise DemoFailed(f"{folder} is not empty; name a new folder, the demo counts every file in it")
+        except OSError as error:
+            raise DemoFailed(f"the folder {folder} cannot be used: {error.strerror}") from None
+        yield folder
+        return
+    folder = Path(tempfile.mkdtemp(prefix="sendoff-demo-")).resolve()
+    if options.keep:
+        yield folder
+        return
+    guard.remove(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_plugins(app: Sendoff, named: Sequence[str]) -> None:
+    broken = app.registry.broken
+    for plugin in broken:
+        if plugin.name in named:
+            raise DemoFailed(f"the plugin {plugin.name} cannot be loaded: {plugin.error}")
+    missing = [name for name in CHANNELS if name not in app.registry.channels]
+    if FETCHER not in app.registry.fetchers:
+        missing.append(FETCHER)
+    if not missing:
+        return
+    if broken:
+        errors = "; ".join(f"{plugin.name}: {plugin.error}" for plugin in broken)
+        raise DemoFailed(f"nothing provides {', '.join(missing)}, and these plugins cannot be loaded: {errors}")
+    if missing == [FETCHER]:
+        raise DemoFailed(MISSING_EXAMPLE)
+    raise DemoFailed(
+        f"no installed plugin provides {', '.join(missing)}: pip install sendoff-inbox sendoff-email-stub "
+        "sendoff-sms-stub"
+    )
+
+
+def _check_database(connection: Connection, *, force: bool) -> None:
+    """The demo delivers whatever is due into its own folder: it must not find anybody else's rows."""
+    if not sa.inspect(connection).has_table(outgoing.name):
+        return
+    ours = outgoing.c.dedup_key.like(KEYS)
+    others = sa.select(sa.func.count()).select_from(outgoing).where(ours.is_not(True), outgoing.c.status.in_(OPEN))
+    waiting = connection.scalar(others) or 0
+    if waiting:
+        raise DemoFailed(
+            f"this database has {waiting:,} rows that wait to be delivered; the demo would deliver them into its own "
+            "folder. Give it a database of its own"
+        )
+    rows = connection.scalar(sa.select(sa.func.count()).select_from(outgoing)) or 0
+    if rows and not force:
+        raise DemoFailed(
+            f"this database has {rows:,} sendoff rows already. Give the demo a database of its own, or --force to "
+            "remove what an earlier demo left in it and leave the rest alone"
+        )
+
+
+def _forget_earlier_demo(connection: Connection) -> None:
+    """Its rows, their events, what the inbox has of them, and the fetcher's cursor."""
+    earlier = sa.select(outgoing.c.id).where(outgoing.c.dedup_key.like(KEYS)).scalar_subquery()
+    inbox = sa.table("sendoff_inbox", sa.column("outgoing_id", outgoing.c.id.type))
+    connection.execute(sa.delete(inbox).where(inbox.c.outgoing_id.in_(earlier)))
+    connection.execute(sa.delete(event).where(event.c.outgoing_id.in_(earlier)))
+    connection.execute(sa.delete(fetcher).where(fetcher.c.name == FETCHER))
+    connection.execute(sa.delete(outgoing).where(outgoing.c.dedup_key.like(KEYS)))

@@ -1,0 +1,119 @@
+"""The example shop: its files, and that its plugin does what the accounts' own reading of them promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, create_engine, event
+
+from sendoff.demo.truth import read_truth
+from sendoff.notification import Step
+from sendoff.plugin import FetchContext, Notification, Page
+from sendoff_example_orders import DATA
+from sendoff_example_orders.load import load, phone_number
+from sendoff_example_orders.plugin import Orders, sendoff_addresses
+
+GENERATOR = Path(__file__).parents[3] / "examples" / "orders" / "make_data.py"
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def database() -> Iterator[Connection]:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        yield connection
+    engine.dispose()
+
+
+def pages(connection: Connection, cursor: object = None) -> list[Page]:
+    return list(Orders().fetch(FetchContext(cursor=cursor, connection=connection, now=NOW, tick=NOW)))
+
+
+def notifications(connection: Connection) -> list[Notification]:
+    return [notification for page in pages(connection) for notification in page.notifications]
+
+
+def test_the_files_are_what_the_generator_writes(tmp_path: Path) -> None:
+    """So nobody edits them by hand, and nothing repairs their line ends."""
+    program = f"import make_data, pathlib; make_data.DATA = pathlib.Path({str(tmp_path)!r}); make_data.main()"
+    subprocess.run([sys.executable, "-B", "-c", program], cwd=GENERATOR.parent, check=True)
+    for name in ("customers.csv", "orders.csv"):
+        assert (tmp_path / name).read_bytes() == (DATA / name).read_bytes(), name
+
+
+def test_the_files_have_the_size_and_the_mess_that_the_demo_tells_of() -> None:
+    truth = read_truth(DATA)
+    assert len(truth.orders) >= 1_200
+    assert min(truth.counts().values()) > 0
+    assert truth.unusable
+    assert truth.replaced
+    text = (DATA / "customers.csv").read_text(encoding="utf-8")
+    for sample in ("Ł", "Щ", "Ω".lower(), "ف", "כ", "王", "さ", "김", "प", "ส", "🦊", "O'Brien", '""', "+44 7700 900"):
+        assert sample in text, sample
+
+
+def test_only_reserved_domains() -> None:
+    text = (DATA / "customers.csv").read_text(encoding="utf-8").lower()
+    allowed = {"example.com", "example.org", "example.net", "mail.example.com", "post.test", "shop.example"}
+    broken = {"", "@example.net", "example", "example..org", "mail", "-.test"}
+    found = {part.split(",")[0].split()[0] if part.split(",")[0].split() else "" for part in text.split("@")[1:]}
+    assert found <= allowed | broken, found - allowed - broken
+
+
+def test_the_loader_agrees_with_the_accounts_on_every_line(database: Connection) -> None:
+    report = load(database, DATA)
+    truth = read_truth(DATA)
+    assert (report.orders, report.repeated, len(report.problems)) == (len(truth.orders), truth.replaced, truth.unusable)
+    assert all("no order id" in problem for problem in report.problems)
+    assert load(database, DATA) == report
+
+
+def test_the_fetcher_and_the_address_book_keep_every_promise_and_make_no_other(database: Connection) -> None:
+    load(database, DATA)
+    made = notifications(database)
+    kept = set()
+    for notification in made:
+        assert notification.channels is not None
+        for channel in notification.channels:
+            assert not isinstance(channel, Step)
+            addresses = sendoff_addresses(channel, [notification.recipient], database).get(notification.recipient, [])
+            kept.add((notification.data["order"], channel, notification.recipient, *addresses))
+    promised = {
+        (promise.order, promise.channel, promise.recipient, *([promise.to] if promise.channel != "inbox" else []))
+        for promise in read_truth(DATA).promises
+        if promise.outcome == "written"
+    }
+    assert promised <= kept
+    # What is left over are rows without an address, or with one that the channel refuses.
+    places = {(promise.order, promise.channel) for promise in read_truth(DATA).promises}
+    assert {fact[:2] for fact in kept} == places
+    assert len(kept) == len(places)
+
+
+def test_pages_of_a_hundred_and_a_cursor_to_go_on_from(database: Connection) -> None:
+    load(database, DATA)
+    every = pages(database)
+    assert [len(page.notifications) for page in every[:-1]] == [100] * (len(every) - 1)
+    assert pages(database, every[4].cursor) == every[5:]
+    assert pages(database, every[-1].cursor) == []
+
+
+def test_addresses_are_looked_up_in_one_query(database: Connection) -> None:
+    load(database, DATA)
+    statements: list[str] = []
+    event.listen(database, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
+    recipients = [f"C-{number}" for number in range(1001, 1201)]
+    assert len(sendoff_addresses("email", recipients, database)) > 150
+    assert len(statements) == 1
+    assert sendoff_addresses("fax", recipients, database) == {}
+    assert sendoff_addresses("sms", ["nobody"], database) == {}
+
+
+@pytest.mark.parametrize("written", ["", "12", "555-CALL-ME", "07700 900123", "+0 7700 900123", "+44 7700 9001x3"])
+def test_what_is_no_whole_number_is_none(written: str) -> None:
+    assert phone_number(written) is None
