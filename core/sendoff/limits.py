@@ -28,12 +28,13 @@ def _all_seconds(values: tuple[float | timedelta, ...] | list[float | timedelta]
 class Limits:
     """Limits of one channel in one worker.
 
-    ``concurrency``: sends in flight at once (threads, for a sync channel). ``batch``: rows handed to one ``send_many``
+    ``concurrency``: sends in flight at once; None means 100 on the worker's loop, or 20 threads for a channel whose
+    ``send`` is a plain ``def``. ``batch``: rows handed to one ``send_many``
     call. ``timeout``: seconds until an answer is no longer waited for. ``lease``: seconds a row stays claimed, None
     for the worker's. ``rate``: starts per second, None for no limit.
     """
 
-    concurrency: int = 100
+    concurrency: int | None = None
     batch: int = 100
     timeout: float = field(default=20.0, converter=seconds)
     lease: float | None = field(default=None, converter=_optional_seconds)
@@ -42,6 +43,8 @@ class Limits:
     def __attrs_post_init__(self) -> None:
         for name in ("concurrency", "batch"):
             value = getattr(self, name)
+            if value is None and name == "concurrency":
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigurationError(f"limits.{name} must be a whole number of at least 1 (got {value!r})")
         if not self.timeout > 0:

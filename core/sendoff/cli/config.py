@@ -12,7 +12,7 @@ __all__ = ["config"]
 @click.command()
 @common
 def config(cli: Cli) -> None:
-    """Show every setting and where its value comes from, secrets and passwords masked."""
+    """Show every setting and where its value comes from, secrets masked."""
     found = [{"key": key, "value": value, "source": source} for key, value, source in cli.settings().describe()]
 
     def people() -> None:

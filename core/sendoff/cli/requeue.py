@@ -44,7 +44,10 @@ def requeue(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Give dead rows a new budget of tries: these IDs, or those that the filters find."""
+    """Give dead rows a new budget of tries.
+
+    Those with these IDs, or those that the filters find.
+    """
     wanted: dict[str, Any] = {"channel": channel, "verdict": verdict, "reason": reason, "since": since}
     filtering = any(value is not None for value in wanted.values())
     if ids and (filtering or all_):

@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "drain": ("sendoff.cli.worker", "drain", "Deliver what is due now, once, and exit."),
     "fetch": ("sendoff.cli.fetch", "fetch", "Run one fetcher now."),
     "enqueue": ("sendoff.cli.enqueue", "enqueue", "Put a notification into the queue, or many from JSON lines."),
-    "send": ("sendoff.cli.enqueue", "send", "Enqueue a notification and make the first try at once."),
+    "send": ("sendoff.cli.enqueue", "send", "Enqueue a notification and make the first try at once, in this process."),
     "status": ("sendoff.cli.status", "status", "Show every channel's queue, the workers and what needs a person."),
     "list": ("sendoff.cli.rows", "list_", "List rows, newest first."),
     "show": ("sendoff.cli.rows", "show", "Show one row, its timeline and what happens next."),
@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "dead": ("sendoff.cli.requeue", "dead", "Dead letters: list them, requeue them."),
     "cancel": ("sendoff.cli.rows", "cancel", "Cancel every row of a notification that is not sent yet."),
     "plugins": ("sendoff.cli.plugins", "plugins", "List plugins, their channels and fetchers, and what is broken."),
-    "config": ("sendoff.cli.config", "config", "Show every setting and where its value comes from."),
+    "config": ("sendoff.cli.config", "config", "Show every setting and where its value comes from, secrets masked."),
     "doctor": ("sendoff.cli.doctor", "doctor", "Check database, plugins and settings, and say what to do."),
     "demo": ("sendoff.cli.demo", "demo", "Deliver the example's orders, kill a worker, account for every one."),
 }

@@ -12,7 +12,7 @@ import click
 from sendoff.cli.failure import fail
 from sendoff.cli.options import Cli, common
 from sendoff.cli.text import ago, clock, count, relative
-from sendoff.cli.values import PAST, STATES, VERDICTS, Choice
+from sendoff.cli.values import PAST, STATUSES, VERDICTS, Choice
 from sendoff.notification import Priority
 from sendoff.report import OutgoingView
 
@@ -37,7 +37,7 @@ def filters(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("list")
-@click.option("--status", type=Choice(STATES), metavar="STATUS", help=f"One of {', '.join(STATES)}.")
+@click.option("--status", type=Choice(STATUSES), metavar="STATUS", help=f"One of {', '.join(STATUSES)}.")
 @filters
 @common
 def list_(cli: Cli, **wanted: Any) -> None:

@@ -9,12 +9,9 @@ import click
 
 from sendoff.errors import InvalidNotification, nearest
 
-__all__ = ["CHANNELS", "DURATION", "PAST", "SOON", "STATES", "VERDICTS", "Choice", "moment", "seconds"]
+__all__ = ["CHANNELS", "DURATION", "PAST", "SOON", "STATUSES", "VERDICTS", "Choice", "moment", "seconds"]
 
-#: What `--status` knows: the statuses of a row, and the states that pending rows are shown in.
-STATES = (
-    "pending", "due", "scheduled", "retrying", "leased", "waiting", "sent", "delivered", "dead", "cancelled", "expired",
-)  # fmt: skip
+STATUSES = ("pending", "waiting", "sent", "delivered", "dead", "cancelled", "expired")
 VERDICTS = ("sent", "no_target", "retryable", "permanent", "outage")
 
 

@@ -38,6 +38,15 @@ _EVENTS = {
 }
 
 
+_WHENS = {
+    "finished": "to end",
+    "sent": "to be sent",
+    "no_target": "to find nobody to send to",
+    "dead": "to fail for good",
+    "unseen": "to end, and goes out if nobody has seen the notification by then",
+}
+
+
 def verdict_words(row: OutgoingView) -> str:
     """The last verdict and its reason; empty before the first try."""
     said = _VERDICTS.get(row.verdict or "", row.verdict or "")
@@ -88,7 +97,7 @@ def next_step(row: OutgoingView, now: datetime | None = None) -> str:
                 words += "; a cancel was asked for: it ends as cancelled unless this try sends it"
             return words
         case "waiting":
-            return f"waits for row {row.after_id}" + (f" to end as {row.after_when}" if row.after_when else "")
+            return f"waits for row {row.after_id} {_WHENS.get(row.after_when or 'finished', row.after_when)}"
         case "dead":
             return f"nothing, unless a person requeues it: sendoff requeue {row.id}"
         case "sent" if row.verdict == "no_target":

@@ -52,9 +52,9 @@ def worker(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Deliver until told to stop (SIGTERM or Ctrl-C; a second one stops at once).
+    """Deliver until told to stop.
 
-    Exit code 0 when every verdict was recorded, 1 when one could not be.
+    SIGTERM or Ctrl-C finishes what has begun; a second one stops at once. Exit code 0 when every verdict was recorded, 1 when one could not be.
     """
     from sendoff.cli.logs import set_up_logging
 
@@ -89,7 +89,10 @@ def drain(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Deliver what is due now, once, and exit: for cron, or a host without a worker."""
+    """Deliver what is due now, once, and exit.
+
+    For cron, or a host without a worker.
+    """
     from sendoff.cli.logs import set_up_logging
     from sendoff.cli.output import facts, progress
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -19,10 +19,12 @@ __all__ = ["FetchContext", "Fetcher", "Page"]
 class Page:
     """Notifications and the cursor to resume behind them. Both are committed in one transaction.
 
+    A mapping stands for ``Notification(**mapping)``: one that is refused is recorded and does not stop its page.
+
     ``cursor`` is JSON; it is handed to the next run (or to the next worker, after a crash) as ``ctx.cursor``.
     """
 
-    notifications: Sequence[Notification]
+    notifications: Sequence[Notification | Mapping[str, Any]]
     cursor: Any = None
 
 

@@ -12,9 +12,21 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from sendoff.jsonsafe import dumps, loads
+from sendoff.store.sql import db_now, plus, seconds_between
+from sendoff.tables import outgoing
 from sendoff.types import from_micros
 
-__all__ = ["LANES", "ClaimRequest", "Claimed", "Positions", "claim_postgresql", "claim_sqlite", "lane_order"]
+__all__ = [
+    "LANES",
+    "ClaimRequest",
+    "Claimed",
+    "Positions",
+    "claim_postgresql",
+    "claim_sqlite",
+    "held_by",
+    "lane_order",
+    "take_given",
+]
 
 LANES = (0, 1, 2)
 _FIRST = (from_micros(0), UUID(int=0))
@@ -98,10 +110,11 @@ class ClaimRequest:
     unleased_only: bool = False
 
 
-_RETURNED = (
-    "id, notification_id, channel, recipient, type, payload, addresses, meta, priority, attempt_count, try_count, "
-    "claim_count, lost_leases, requeue_count, collapse_key, progress, cancel_requested_at"
+_PLAIN = (
+    *("id", "notification_id", "channel", "recipient", "type", "payload", "addresses", "meta", "priority"),
+    *("attempt_count", "try_count", "claim_count", "lost_leases", "requeue_count", "collapse_key", "progress"),
 )
+_RETURNED = ", ".join((*_PLAIN, "cancel_requested_at"))
 
 # The LATERAL ranges under one outer LIMIT, in a MATERIALIZED CTE, lock exactly what they return. `= any(array(...))`
 # keeps the update on the primary key whatever the statistics say; a join there flips to a sequential scan.
@@ -242,3 +255,61 @@ def _in_order(rows: list[Claimed], lanes: Sequence[int]) -> list[Claimed]:
     rank = {lane: index for index, lane in enumerate(lanes)}
     rows.sort(key=lambda row: (rank[row.priority], row.position))
     return rows
+
+
+def take_given(connection: Connection, ids: Sequence[UUID], claimed_by: str, leases: dict[str, float]) -> list[Claimed]:
+    """Lease these rows where they are due and free, for a first try at once. ``leases`` is seconds by channel."""
+    row = outgoing.c
+    free = sa.or_(row.claimed_until.is_(None), row.claimed_until < db_now())
+    taken: list[UUID] = []
+    for channel, lease in leases.items():
+        until = plus(db_now(), lease)
+        taken += connection.scalars(
+            outgoing.update()
+            .where(
+                row.id.in_(list(ids)),
+                row.channel == channel,
+                row.status == "pending",
+                row.next_attempt_at <= db_now(),
+                free,
+            )
+            .values(
+                claimed_until=until,
+                next_attempt_at=until,
+                claim_count=row.claim_count + 1,
+                lost_leases=row.lost_leases + sa.case((row.claimed_until.is_(None), 0), else_=1),
+                claimed_by=claimed_by,
+            )
+            .returning(row.id)
+        )
+    return held_by(connection, taken, claimed_by)
+
+
+def held_by(connection: Connection, ids: Sequence[UUID], claimed_by: str) -> list[Claimed]:
+    """The rows among ``ids`` that ``claimed_by`` holds, such as those it inserted already leased."""
+    row = outgoing.c
+    plain = [row[name] for name in _PLAIN]
+    found = connection.execute(
+        sa.select(
+            *plain,
+            row.cancel_requested_at.is_not(None),
+            row.created_at,
+            row.first_due_at,
+            seconds_between(db_now(), row.expires_at),
+            db_now(),
+            row.next_attempt_at,
+        )
+        .where(row.id.in_(list(ids)), row.claimed_by == claimed_by, row.claimed_until.is_not(None))
+        .order_by(row.priority, row.id)
+    )
+    size = len(plain)
+    return [
+        Claimed(
+            *one[: size + 2],
+            one[size + 2].timestamp(),
+            one[size + 3],
+            one[size + 4].timestamp(),
+            (one[size + 5], one[0]),
+        )
+        for one in found
+    ]

@@ -23,6 +23,7 @@ __all__ = [
     "make_engine",
     "parse_url",
     "prepare_sqlite",
+    "psycopg_conninfo",
     "store_errors",
     "translate_driver_error",
 ]
@@ -191,3 +192,10 @@ def _translated_sqlite(original: sqlite3.Error) -> StoreError:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_FULL")):
         return StoreUnavailable(f"the database file cannot be used now ({name})", sqlstate=name)
     return StoreError(f"the database refused a statement ({name})", sqlstate=name)
+
+
+def psycopg_conninfo(url: URL) -> tuple[str, dict[str, Any]]:
+    """A URL for psycopg itself, with the keepalives of our connections: for the one that listens."""
+    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    keepalives = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "connect_timeout": 10}
+    return plain, {key: value for key, value in keepalives.items() if key not in url.query}

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sendoff.store.sql import db_now, plus, seconds_between
 from sendoff.tables import fetcher
 
-__all__ = ["FetchLease", "advance", "begin", "ensure_fetcher", "fail", "finish"]
+__all__ = ["FetchLease", "advance", "begin", "ensure_fetcher", "fail", "finish", "page_was_saved", "saved_cursor"]
 
 
 @frozen
@@ -117,3 +117,8 @@ def fail(connection: Connection, lease: FetchLease, *, error: str, delay: float)
             next_run_at=plus(db_now(), delay),
         )
     )
+
+
+def saved_cursor(connection: Connection, name: str) -> Any:
+    """The cursor of the last committed page; None before the first."""
+    return connection.execute(sa.select(fetcher.c.cursor).where(fetcher.c.name == name)).scalar_one_or_none()

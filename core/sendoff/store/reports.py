@@ -8,15 +8,27 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import ColumnElement, Connection
 
+from sendoff.errors import NotFound
 from sendoff.report import EventView, FetcherStatus, OutgoingView, WorkerStatus
 from sendoff.store.channels import paused
 from sendoff.store.sql import db_now, seconds_between
 from sendoff.tables import event, fetcher, outgoing, worker
 
-__all__ = ["RowFilter", "channel_counts", "fetchers", "find_rows", "find_rows_by_id", "timeline", "workers"]
+__all__ = [
+    "RowFilter",
+    "channel_counts",
+    "database_now",
+    "due_rows",
+    "fetchers",
+    "find_rows",
+    "find_rows_by_id",
+    "show",
+    "timeline",
+    "workers",
+]
 
 SEEN_WITHIN = 30.0
 _VIEW = [
@@ -108,6 +120,7 @@ def channel_counts(connection: Connection) -> dict[str, dict[str, Any]]:
     for channel, name, number, age, overdue in found:
         row = counts.setdefault(channel, {"oldest_due": None})
         row[name] = number
+        row["overdue"] = row.get("overdue", 0) + (overdue or 0 if name in {"due", "retrying"} else 0)
         # A retry whose time has come waits like any due row.
         if name in {"due", "retrying"} and overdue and age is not None:
             row["oldest_due"] = max(row["oldest_due"] or 0.0, age)
@@ -155,3 +168,16 @@ def fetchers(connection: Connection) -> Mapping[str, FetcherStatus]:
         ).order_by(row.name)
     )
     return {row.name: FetcherStatus(loaded=False, **{**row._mapping, "running": bool(row.running)}) for row in found}
+
+
+def show(connection: Connection, outgoing_id: UUID) -> OutgoingView:
+    """One row with its timeline; :class:`~sendoff.errors.NotFound` where there is none."""
+    found = find_rows_by_id(connection, [outgoing_id])
+    if outgoing_id not in found:
+        raise NotFound("outgoing row", outgoing_id)
+    return evolve(found[outgoing_id], events=timeline(connection, outgoing_id))
+
+
+def due_rows(counts: Mapping[str, Any]) -> int:
+    """Rows of one channel's counts whose time has come."""
+    return int(counts.get("overdue", 0))

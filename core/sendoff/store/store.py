@@ -25,13 +25,13 @@ _HELD_POSTGRESQL = sa.text("""
 SELECT o.id FROM sendoff_outgoing o
 JOIN json_to_recordset(CAST(:rows AS json)) AS i(id uuid, claim_count int)
   ON i.id = o.id AND i.claim_count = o.claim_count
-WHERE (o.status || '') = 'pending' AND o.claimed_until IS NOT NULL AND o.cancel_requested_at IS NULL
+WHERE (o.status || '') = 'pending' AND o.claimed_until IS NOT NULL
 """)
 _HELD_SQLITE = sa.text("""
 SELECT o.id FROM json_each(:rows) AS i
 JOIN sendoff_outgoing o ON o.id = json_extract(i.value, '$.id')
   AND o.claim_count = json_extract(i.value, '$.claim_count')
-WHERE o.status = 'pending' AND o.claimed_until IS NOT NULL AND o.cancel_requested_at IS NULL
+WHERE o.status = 'pending' AND o.claimed_until IS NOT NULL
 """)
 
 

@@ -1,0 +1,217 @@
+"""The worker's path, once: a drain bounded by count and time, and a first try at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from sendoff.claimer import Claimer
+from sendoff.errors import StoreError
+from sendoff.plugin.registry import Registry
+from sendoff.report import DrainReport
+from sendoff.runner import ChannelRunner
+from sendoff.settings import WorkerSettings
+from sendoff.store import Store
+from sendoff.store.claim import Claimed, held_by, take_given
+from sendoff.worker import Worker
+
+__all__ = ["Drain", "FirstTry", "run_blocking"]
+
+T = TypeVar("T")
+#: A drain starts nothing new in the last fifth of its budget, so that what runs can end within it.
+START_SHARE = 0.8
+
+
+class _OneLook(Claimer):
+    """Claims while rows are due, then reports that it found none."""
+
+    worker: Drain
+    empty = False
+
+    def _limited(self, wanted: int) -> int:
+        return wanted if self.worker.left is None else min(wanted, self.worker.left)
+
+    def claimed(self, rows: list[Claimed]) -> None:
+        if self.worker.left is not None:
+            self.worker.left -= len(rows)
+        self.worker.claims += len(rows)
+
+    async def _turn_once(self) -> None:
+        if self.worker.left is not None and self.worker.left <= 0:
+            await self._sleep()
+        else:
+            await super()._turn_once()
+
+    async def _sleep(self) -> None:
+        self._start_look = True
+        self.empty = True
+        self.worker.look_done()
+        await self._woken.wait()
+        self._woken.clear()
+        self.empty = False
+
+
+class Drain(Worker):
+    """Delivers what is due until nothing is, or the limit or the budget is used up."""
+
+    listens = False
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        settings: WorkerSettings,
+        *,
+        channels: Sequence[str] | None = None,
+        limit: int | None = None,
+        budget: float | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__(store, registry, settings, channels=channels)
+        self.left = limit
+        self.claims = 0
+        self._budget = budget
+        self._on_progress = on_progress
+        self._look_done = asyncio.Event()
+        self._began = time.monotonic()
+
+    def _claimer(self, runner: ChannelRunner) -> Claimer:
+        return _OneLook(runner, self)
+
+    def look_done(self) -> None:
+        """A channel found nothing more."""
+        self._look_done.set()
+
+    async def _until_done(self) -> None:
+        budget = None if self._budget is None else self._budget * START_SHARE
+        drained = self.loop.create_task(self._drained())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(drained, budget)
+
+    async def _drained(self) -> None:
+        while True:
+            before = self.claims
+            await self._all_looked()
+            await self._quiet()
+            if self._on_progress is not None:
+                self._on_progress(sum(self.settler.counts.values()))
+            with contextlib.suppress(StoreError):
+                await self._tidy()
+            if self.left is not None and self.left <= 0:
+                return
+            # Deliveries may have made others due: a last look that finds nothing is the end.
+            for claimer in self.claimers.values():
+                if isinstance(claimer, _OneLook):
+                    claimer.empty = False
+                claimer.wake()
+            await self._all_looked()
+            if self.claims == before:
+                return
+
+    async def _all_looked(self) -> None:
+        while not all(claimer.empty for claimer in self.claimers.values() if isinstance(claimer, _OneLook)):
+            self._look_done.clear()
+            await self._look_done.wait()
+
+    async def _quiet(self) -> None:
+        """Until nothing is claimed, running or unrecorded."""
+        while not all(runner.idle for runner in self.runners):
+            await self._nothing_flies.wait()
+            await self.settler.flushed()
+            await asyncio.sleep(0.001)
+        await self.settler.flushed()
+
+    def stop(self) -> None:
+        super().stop()
+        if self._budget is not None:
+            left = self._budget - (time.monotonic() - self._began)
+            self.deadline = min(self.deadline, self.loop.time() + max(0.0, left))
+
+    def report(self, remaining: int) -> DrainReport:
+        """What was done."""
+        counts = self.settler.counts
+        return DrainReport(
+            tries=sum(counts[kind] for kind in ("sent", "no_target", "retry", "dead", "outage", "cancelled")),
+            sent=counts["sent"],
+            no_target=counts["no_target"],
+            retried=counts["retry"],
+            dead=counts["dead"],
+            outage=counts["outage"],
+            released=counts["released"],
+            cancelled=counts["cancelled"],
+            lost=counts["lost"],
+            expired=self.tidied["expired"],
+            remaining=remaining,
+        )
+
+
+class FirstTry(Drain):
+    """Delivers given rows and the steps behind them, and claims nothing else."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        settings: WorkerSettings,
+        *,
+        ids: Sequence[UUID],
+        channels: Sequence[str],
+        name: str | None = None,
+    ) -> None:
+        super().__init__(store, registry, settings, channels=channels)
+        self.name = name or self.name
+        self._ids = list(ids)
+
+    async def _serve_channel(self, runner: ChannelRunner) -> None:
+        if await self._start_channel(runner):
+            await runner.run()
+
+    async def _until_done(self) -> None:
+        rows, began = await self._load(lambda connection: held_by(connection, self._ids, self.name))
+        while True:
+            leases = {runner.spec.name: runner.lease for runner in self.runners}
+            more, began_more = await self._load(
+                lambda connection, leases=leases: take_given(connection, self._ids, self.name, leases)
+            )
+            if not rows and not more:
+                return
+            tried = {row.id for row in [*rows, *more]}
+            for runner in self.runners:
+                runner.accept([row for row in rows if row.channel == runner.spec.name], began)
+                runner.accept([row for row in more if row.channel == runner.spec.name], began_more)
+            await self._quiet()
+            await self._tidy()
+            self._ids = [id for id in self._ids if id not in tried]
+            rows = []
+
+    async def _load(self, find: Callable[[Any], list[Claimed]]) -> tuple[list[Claimed], float]:
+        began = time.monotonic()
+        return await self.call(self.store.run, find), began
+
+
+def run_blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine to its end, also where this thread has a running loop (a notebook, an async web handler)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    answer: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answer.append(asyncio.run(work()))
+        except BaseException as error:  # noqa: BLE001 - handed to the caller below
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="sendoff-drain")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return answer[0]
