@@ -75,7 +75,7 @@ def __getattr__(name: str) -> Any:
     # The engine and its dependencies are imported when somebody asks for them: channels and the command line's help
     # need none of it.
     if name == "Sendoff":
-        from sendoff.app import Sendoff  # noqa: PLC0415 - the point of this function
+        from sendoff.app import Sendoff
 
         return Sendoff
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine
@@ -118,7 +118,7 @@ class Sendoff:
                 self._engine.dispose()
             self._engine, self._store = self._given_engine, None
 
-    def __enter__(self) -> Sendoff:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -211,7 +211,8 @@ class Sendoff:
         *,
         on_progress: Callable[[int], None] | None = None,
     ) -> DrainReport:
-        """Deliver what is due, in this process, until nothing is, or ``limit`` rows or ``budget`` seconds are used up."""
+        """Deliver what is due, in this process, until nothing is, or ``limit`` rows or ``budget`` seconds are used
+        up. Nothing new is started in the last fifth of the budget."""
         for name, value in (("limit", limit), ("budget", budget)):
             if value is not None and not (seconds(value) > 0):
                 raise ConfigurationError(f"{name} must be above 0 (got {value})")
@@ -287,14 +288,14 @@ class Sendoff:
         key = _uuid(outgoing_id, "outgoing_id")
         return self.store.read(lambda connection: reports.show(connection, key))
 
-    def list(  # noqa: A003 - the name is the API's
+    def list(
         self,
         *,
         recipient: str | None = None,
         status: str | None = None,
         verdict: str | None = None,
         channel: str | None = None,
-        type: str | None = None,  # noqa: A002 - the column's name
+        type: str | None = None,
         since: datetime | None = None,
         notification_id: UUID | None = None,
         before: UUID | None = None,
@@ -329,24 +330,22 @@ class Sendoff:
     ) -> builtins.list[Any]:
         """Bring the core's and every plugin's tables up to date; safe from many processes at once. With
         ``connection``, in the caller's own transaction (test databases)."""
-        from sendoff import migrate  # noqa: PLC0415 - alembic is not needed for anything else
+        from sendoff import migrate
 
         engine = self.engine if connection is None else None
         return list(
-            migrate.migrate(
-                engine, self.registry.migrations(), connection=connection, timeout=timeout, on_step=on_step
-            )
+            migrate.migrate(engine, self.registry.migrations(), connection=connection, timeout=timeout, on_step=on_step)
         )
 
     def migration_sql(self) -> str:
         """What :meth:`migrate` would run on an empty database, as SQL."""
-        from sendoff import migrate  # noqa: PLC0415 - as above
+        from sendoff import migrate
 
         return migrate.sql(self.engine.dialect.name, self.registry.migrations())
 
     def require_schema(self) -> None:
         """:class:`~sendoff.errors.NotMigrated`, naming the command, unless the tables are as this version needs."""
-        from sendoff import migrate  # noqa: PLC0415 - as above
+        from sendoff import migrate
 
         sets = self.registry.migrations()
         self.store.read(lambda connection: migrate.check_schema(connection, sets))
@@ -358,6 +357,4 @@ def _uuid(value: UUID | str, field: str) -> UUID:
     try:
         return UUID(str(value))
     except ValueError:
-        raise ConfigurationError(
-            f"{field}: {str(value)[:60]!r} is not an id; ids look like 0190b3c4-…-…"
-        ) from None
+        raise ConfigurationError(f"{field}: {str(value)[:60]!r} is not an id; ids look like 0190b3c4-…-…") from None

@@ -7,8 +7,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
+
+from sqlalchemy import Connection
 
 from sendoff.claimer import Claimer
 from sendoff.errors import StoreError
@@ -175,9 +178,7 @@ class FirstTry(Drain):
         rows, began = await self._load(lambda connection: held_by(connection, self._ids, self.name))
         while True:
             leases = {runner.spec.name: runner.lease for runner in self.runners}
-            more, began_more = await self._load(
-                lambda connection, leases=leases: take_given(connection, self._ids, self.name, leases)
-            )
+            more, began_more = await self._load(partial(self._take, leases=leases))
             if not rows and not more:
                 return
             tried = {row.id for row in [*rows, *more]}
@@ -188,6 +189,9 @@ class FirstTry(Drain):
             await self._tidy()
             self._ids = [id for id in self._ids if id not in tried]
             rows = []
+
+    def _take(self, connection: Connection, leases: dict[str, float]) -> list[Claimed]:
+        return take_given(connection, self._ids, self.name, leases)
 
     async def _load(self, find: Callable[[Any], list[Claimed]]) -> tuple[list[Claimed], float]:
         began = time.monotonic()

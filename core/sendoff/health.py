@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from sendoff.errors import SendoffError
 from sendoff.plugin.registry import Registry
-from sendoff.report import ChannelStatus, CheckItem, FetcherStatus, Status, WorkerStatus
+from sendoff.report import ChannelStatus, CheckItem, FetcherStatus, Status
 from sendoff.secret import scrub
 from sendoff.settings import mask_url
 from sendoff.store import Store, reports
@@ -111,9 +111,7 @@ def _check_url(so: Sendoff) -> CheckItem:
         url = so.settings.database_url
         now = so.store.read(reports.database_now)
     except SendoffError as error:
-        return CheckItem(
-            name="database", level="error", message=str(error), hint="check the URL with `sendoff config`"
-        )
+        return CheckItem(name="database", level="error", message=str(error), hint="check the URL with `sendoff config`")
     return CheckItem(name="database", level="ok", message=f"{mask_url(url)} answers; its clock says {now:%F %T} UTC")
 
 

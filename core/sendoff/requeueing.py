@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from sendoff.errors import NotFound, NotPossible
 from sendoff.report import OutgoingView
 from sendoff.store import Store, acts, reports
@@ -12,6 +14,7 @@ __all__ = ["refusal", "requeue"]
 
 def requeue(store: Store, chosen: RequeueFilter, *, dry_run: bool) -> int:
     """Requeue the chosen rows, in chunks; their number. Named rows that cannot be requeued are refused first."""
+    found: dict[UUID, OutgoingView] = {}
     if chosen.ids is not None:
         found = store.read(lambda connection: reports.find_rows_by_id(connection, list(chosen.ids or ())))
         for id in chosen.ids:

@@ -71,6 +71,7 @@ class ChannelRunner:
         self._running: set[UUID] = set()
         self._down = False
         self._paused_at: float | None = None
+        self._pausing: asyncio.Task[None] | None = None
         self._stopping = False
         self._ended = 0
         self._rate, self._rate_since = 0.0, loop.time()
@@ -262,7 +263,7 @@ class ChannelRunner:
 
     def _decide(self, row: Claimed, verdict: Verdict) -> None:
         facts = Facts(row.attempt_count, row.try_count, row.first_due_at)
-        jitter = random.uniform(-1, 1)  # noqa: S311 - spreads retries, keeps no secret
+        jitter = random.uniform(-1, 1)
         self._write(row, decide(facts, verdict, self.spec.policy, row.now, jitter=jitter))
         if isinstance(verdict, Outage):
             self._went_down(verdict)
@@ -279,7 +280,7 @@ class ChannelRunner:
         self._down = True
         self._release_all(self._ready, "the channel is down")
         self._ready.clear()
-        self._loop.create_task(self._pause(verdict))
+        self._pausing = self._loop.create_task(self._pause(verdict))
 
     async def _pause(self, verdict: Outage) -> None:
         try:

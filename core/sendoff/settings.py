@@ -134,7 +134,7 @@ def _evolve(base: T, changes: Mapping[str, Any], where: str) -> T:
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"settings: {where}.{key}: {error}") from None
     try:
-        return attrs.evolve(base, **converted)  # type: ignore[type-var]  # T is an attrs class
+        return attrs.evolve(base, **converted)  # type: ignore[misc]  # T is an attrs class
     except ConfigurationError as error:
         raise ConfigurationError(f"settings: {where.rpartition('.')[0]}: {error}") from None
 
@@ -359,6 +359,11 @@ def mask_url(url: str) -> str:
     return _SECRET_QUERY.sub(r"\1***", _USERINFO.sub(userinfo, url))
 
 
+def _is_list(cls: Any) -> bool:
+    origin: Any = get_origin(cls)
+    return origin is list
+
+
 def _make_converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
 
@@ -411,7 +416,7 @@ def _make_converter() -> cattrs.Converter:
     converter.register_structure_hook(timedelta, span)
     converter.register_structure_hook(Secret, lambda value, _: Secret.parse(value))
     converter.register_structure_hook(Path, lambda value, _: Path(text(value, str)))
-    converter.register_structure_hook_func(lambda cls: get_origin(cls) is list, names)
+    converter.register_structure_hook_func(_is_list, names)
     return converter
 
 

@@ -65,7 +65,7 @@ class Listener:
             pause = min(pause * 2, RECONNECT_LONGEST)
 
     def _listen(self) -> None:
-        import psycopg  # noqa: PLC0415 - workers on SQLite need no psycopg
+        import psycopg
 
         with psycopg.connect(self._conninfo, autocommit=True, **self._options) as connection:
             connection.execute(f"LISTEN {NOTIFY}")

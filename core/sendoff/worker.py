@@ -161,6 +161,7 @@ class Worker:
         self._nothing_flies = asyncio.Event()
         self._nothing_flies.set()
         self._steps = True
+        self._errands: set[asyncio.Task[None]] = set()
         self._fetching: asyncio.Future[Any] | None = None
 
     def _claimer(self, runner: ChannelRunner) -> Claimer:
@@ -326,7 +327,9 @@ class Worker:
 
     def answered(self, spec: ChannelSpec) -> None:
         """The channel works again."""
-        self.loop.create_task(self._close_breaker(spec.name))
+        task = self.loop.create_task(self._close_breaker(spec.name))
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     async def _close_breaker(self, name: str) -> None:
         with contextlib.suppress(StoreError):
@@ -360,7 +363,7 @@ class Worker:
             logger.error("a sendoff_settled hook raised %s: %s", type(error).__name__, error)
 
     async def _tidy(self, after: Sequence[UUID] | None = None) -> Tidied:
-        done = await self._watched(self.store.run, lambda connection: tidy(connection, after))
+        done: Tidied = await self._watched(self.store.run, lambda connection: tidy(connection, after))
         self._steps = done.waiting
         self.tidied["expired"] += done.expired
         for name in done.channels:

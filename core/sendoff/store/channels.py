@@ -63,8 +63,7 @@ def open_breaker(connection: Connection, name: str, breaker: Breaker, reason: st
 def _pause(breaker: Breaker) -> sa.ColumnElement[float]:
     """The pause for the row's own level: doubling from the first to the longest, never below the floor."""
     levels = breaker.pauses()
-    whens = {level: seconds for level, seconds in enumerate(levels)}
-    return sa.case(whens, value=channel.c.breaker_level, else_=levels[-1])
+    return sa.case(dict(enumerate(levels)), value=channel.c.breaker_level, else_=levels[-1])
 
 
 def close_breaker(connection: Connection, name: str) -> None:

@@ -177,7 +177,7 @@ def claim_postgresql(connection: Connection, request: ClaimRequest) -> list[Clai
         at, id = positions.of(lane)
         parameters |= {f"lane{index}": lane, f"at{index}": at, f"id{index}": id}
     rows = [
-        Claimed(
+        _claimed(
             *row[:5],
             loads(row[5]),
             None if row[6] is None else loads(row[6]),
@@ -230,7 +230,7 @@ def claim_sqlite(connection: Connection, request: ClaimRequest) -> list[Claimed]
     lease = round(request.lease * 1_000_000)
     parameters = {"now": now, "lease": lease, "claimed_by": request.claimed_by, "ids": dumps(list(due))}
     rows = [
-        Claimed(
+        _claimed(
             UUID(row[0]),
             UUID(row[1]),
             *row[2:5],
@@ -249,6 +249,11 @@ def claim_sqlite(connection: Connection, request: ClaimRequest) -> list[Claimed]
         for row in connection.execute(_LEASE_SQLITE, parameters)
     ]
     return _in_order(rows, request.lanes)
+
+
+def _claimed(*values: Any) -> Claimed:
+    """From the columns of a statement, which have no types."""
+    return Claimed(*values)
 
 
 def _in_order(rows: list[Claimed], lanes: Sequence[int]) -> list[Claimed]:
@@ -304,7 +309,7 @@ def held_by(connection: Connection, ids: Sequence[UUID], claimed_by: str) -> lis
     )
     size = len(plain)
     return [
-        Claimed(
+        _claimed(
             *one[: size + 2],
             one[size + 2].timestamp(),
             one[size + 3],

@@ -114,8 +114,8 @@ def executor_for(connection: Any) -> Executor:
 
 
 def _psycopg(connection: Any) -> Executor:
-    from psycopg import Connection as PsycopgConnection  # noqa: PLC0415 - applications on SQLite need no psycopg
-    from psycopg.rows import tuple_row  # noqa: PLC0415 - as above
+    from psycopg import Connection as PsycopgConnection
+    from psycopg.rows import tuple_row
 
     if not isinstance(connection, PsycopgConnection):
         raise ConfigurationError(

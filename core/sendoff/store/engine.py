@@ -99,7 +99,9 @@ def _postgres_engine(url: URL, prepare_threshold: int | None, pool_size: int) ->
 
 def _sqlite_engine(url: URL, pool_size: int) -> Engine:
     in_memory = not url.database or url.database == ":memory:" or "mode=memory" in str(url)
-    options: dict[str, Any] = {"poolclass": sa.StaticPool} if in_memory else {"pool_size": pool_size, "max_overflow": 10}
+    options: dict[str, Any] = (
+        {"poolclass": sa.StaticPool} if in_memory else {"pool_size": pool_size, "max_overflow": 10}
+    )
     engine = sa.create_engine(url, connect_args={"timeout": SQLITE_BUSY, "check_same_thread": False}, **options)
 
     @event.listens_for(engine, "connect")
@@ -189,7 +191,9 @@ def _translated_sqlite(original: sqlite3.Error) -> StoreError:
     text = str(original)
     if text.startswith(("no such table: sendoff_", "no such column: ")) or "has no column named" in text:
         return NotMigrated(NOT_MIGRATED, sqlstate=name)
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_FULL")):
+    if name.startswith(
+        ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_FULL")
+    ):
         return StoreUnavailable(f"the database file cannot be used now ({name})", sqlstate=name)
     return StoreError(f"the database refused a statement ({name})", sqlstate=name)
 

@@ -23,8 +23,11 @@ NOTIFY = "sendoff"
 
 @frozen(eq=False, kw_only=True)
 class NewRow:
-    """One row to insert; its JSON has been checked. Moments are microseconds since 1970; ``ttl`` and ``lease`` are seconds from the due time
-    and from now. ``lease`` inserts the row already leased by ``claimed_by``."""
+    """One row to insert; its JSON has been checked.
+
+    Moments are microseconds since 1970; ``ttl`` and ``lease`` are seconds from the due time and from now. ``lease``
+    inserts the row already leased by ``claimed_by``.
+    """
 
     id: UUID
     notification_id: UUID
@@ -54,7 +57,7 @@ class NewRow:
         return {name: getattr(self, name) for name in _FIELDS} | {"ord": ordinal}
 
 
-_FIELDS = tuple(attribute.name for attribute in NewRow.__attrs_attrs__)  # type: ignore[attr-defined]  # attrs adds it
+_FIELDS = tuple(attribute.name for attribute in NewRow.__attrs_attrs__)
 
 
 @frozen

@@ -31,11 +31,7 @@ __all__ = [
 ]
 
 SEEN_WITHIN = 30.0
-_VIEW = [
-    outgoing.c[attribute.name]
-    for attribute in OutgoingView.__attrs_attrs__  # type: ignore[attr-defined]  # attrs adds it
-    if attribute.name in outgoing.c
-]
+_VIEW = [outgoing.c[attribute.name] for attribute in OutgoingView.__attrs_attrs__ if attribute.name in outgoing.c]
 
 
 @frozen(kw_only=True)

@@ -7,6 +7,7 @@ because the provider has accepted the message; on a final row it still fills a n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
@@ -73,7 +74,7 @@ def storable(value: Any) -> Any:
         case int():
             return value if -(2**63) <= value < 2**63 else str(value)
         case float():
-            return value if value == value and abs(value) != float("inf") else str(value)
+            return value if math.isfinite(value) else str(value)
         case dict():
             return {clean_text(str(key)): storable(item) for key, item in value.items()}
         case list() | tuple():
@@ -248,7 +249,7 @@ def _fence(record: dict[str, Any], found: Sequence[Any] | None) -> Literal["appl
 
 
 def _cancels(record: dict[str, Any]) -> bool:
-    return record["kind"] != "sent" and record["verdict"] != "no_target"
+    return bool(record["kind"] != "sent" and record["verdict"] != "no_target")
 
 
 def _for_sqlite(record: dict[str, Any], now: int, *, cancels: bool) -> None:

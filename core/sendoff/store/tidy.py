@@ -91,8 +91,8 @@ def resolve_steps(connection: Connection, after: Sequence[UUID] | None = None) -
     drop = [id for id, _, wanted in steps if not wanted]
     if go:
         ended = sa.select(before.c.finished_at).where(before.c.id == row.after_id).scalar_subquery()
-        due = plus(sa.func.coalesce(ended, db_now()), sa.func.coalesce(row.after_delay, 0.0))
-        due = sa.case((row.due_at > due, row.due_at), else_=due)
+        released = plus(sa.func.coalesce(ended, db_now()), sa.func.coalesce(row.after_delay, 0.0))
+        due = sa.case((row.due_at > released, row.due_at), else_=released)
         connection.execute(
             outgoing.update()
             .where(row.id.in_(go), row.status == "waiting")
@@ -108,7 +108,7 @@ def resolve_steps(connection: Connection, after: Sequence[UUID] | None = None) -
     return len(go), len(drop), frozenset(channel for _, channel, wanted in steps if wanted)
 
 
-def _wanted(before: sa.Alias) -> ColumnElement[bool]:
+def _wanted(before: sa.FromClause) -> ColumnElement[bool]:
     """Whether the predecessor ended the way the step waits for. A pruned predecessor counts as finished."""
     row, end = outgoing.c, before.c
     no_target = sa.func.coalesce(end.verdict, "") == "no_target"
