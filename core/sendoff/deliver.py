@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sendoff.enqueue import PAYLOAD_VERSION_KEY
-from sendoff.notification import Delivery, Priority
+from sendoff.notification import PAYLOAD_VERSION_KEY, Delivery, Priority
 from sendoff.plugin.channel import BatchChannel, Channel, as_verdict
 from sendoff.store.claim import Claimed
 from sendoff.verdict import NoTarget, Retryable, Verdict

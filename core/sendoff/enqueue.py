@@ -10,17 +10,13 @@ from attrs import evolve, frozen
 
 from sendoff.errors import ConfigurationError, InvalidNotification, SendoffError, UnknownChannel
 from sendoff.jsonsafe import check_json
-from sendoff.notification import Enqueued, EnqueuedRow, Notification, Step
+from sendoff.notification import PAYLOAD_VERSION_KEY, Enqueued, EnqueuedRow, Notification, Step
 from sendoff.plugin.registry import ChannelSpec, Registry
 from sendoff.store.connections import Executor
 from sendoff.store.insert import Existing, NewRow, adopt, insert_rows
 from sendoff.types import to_micros
 
-__all__ = ["PAYLOAD_VERSION_KEY", "Prepared", "enqueue", "new_id", "prepare"]
-
-#: The payload's version travels inside it; a worker that knows only older ones releases the row.
-PAYLOAD_VERSION_KEY = "$v"
-
+__all__ = ["Prepared", "enqueue", "new_id", "prepare"]
 
 def new_id() -> uuid.UUID:
     """A time-ordered id (UUID version 7, RFC 9562)."""

@@ -21,6 +21,9 @@ __all__ = ["Delivery", "Enqueued", "EnqueuedRow", "Notification", "Priority", "R
 MAX_KEY = 512
 MAX_KEY_BYTES = 1024
 
+#: The payload's version travels inside it; a worker that knows only older ones releases the row.
+PAYLOAD_VERSION_KEY = "$v"
+
 When: TypeAlias = Literal["finished", "sent", "no_target", "dead", "unseen"]
 WHENS: tuple[When, ...] = ("finished", "sent", "no_target", "dead", "unseen")
 
