@@ -89,9 +89,7 @@ def content_values(
     for word in option:
         path, value = _pair(word, "--option", "CHANNEL.KEY=VALUE")
         if "." not in path:
-            raise click.BadParameter(
-                f"{word!r} does not say which channel; write CHANNEL.KEY=VALUE", param_hint="--option"
-            )
+            raise click.BadParameter(f"{word!r} names no channel; write CHANNEL.KEY=VALUE", param_hint="--option")
         said = merged(said, {"options": _nested(path.split("."), _json_or_text(value))})
     addresses: dict[str, list[str]] = {}
     for word in address:

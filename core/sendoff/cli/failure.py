@@ -60,6 +60,10 @@ def exit_code(run: Callable[[], Any], state: Cli) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            # A group alone: its text is the help, many lines of it. Click has the class since 8.2.
+            error.show()
+            return USAGE
         _tell(state, error, error.format_message(), _hint(error))
         return error.code if isinstance(error, Failed) else error.exit_code
     except SendoffError as error:

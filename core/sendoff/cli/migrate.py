@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import count
 
 import click
 
@@ -22,11 +22,12 @@ def migrate(cli: Cli, sql: bool) -> None:
     from sendoff.cli.output import progress
 
     if sql:
-        script = cli.app().migrate(sql=True)
-        cli.show({"sql": script}, lambda: click.echo(script, nl=not str(script).endswith("\n")))
+        script = cli.app().migration_sql()
+        cli.show({"sql": script}, lambda: click.echo(script, nl=not script.endswith("\n")))
         return
-    with progress(cli, "migrating"):
-        done: list[Any] = list(cli.app().migrate() or ())
+    with progress(cli, "migrating") as shown:
+        steps = count(1)
+        done = cli.app().migrate(on_step=lambda step: shown.set(next(steps), f"{step.name} {step.to_revision}"))
 
     def people() -> None:
         from sendoff.cli.output import lines

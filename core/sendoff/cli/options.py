@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,21 +42,31 @@ class Cli:
     debug: bool = False
     _app: Sendoff | None = None
 
-    def app(self, *, broken_plugins: bool = False) -> Sendoff:
+    def app(self, *, broken_plugins: bool = False, worker: Mapping[str, Any] | None = None) -> Sendoff:
         """The application object, made on first use and closed when the command ends. Opens no connection.
 
-        A plugin that was asked for with ``-p`` and is broken is an error here, unless ``broken_plugins`` are wanted.
+        ``worker`` are settings of ``[worker]`` that the command line gives. A plugin that was asked for with ``-p``
+        and is broken is an error here, unless ``broken_plugins`` are wanted.
         """
         if self._app is None:
             from sendoff.app import Sendoff
 
             make_current_folder_importable()
-            self._app = Sendoff(self.database_url, config=self.config, plugins=self.plugins)
+            self._app = Sendoff(settings=self.settings(worker), plugins=self.plugins)
         if self.plugins and not broken_plugins:
             for plugin in self._app.registry.broken:
                 if plugin.name in self.plugins:
                     raise PluginBroken(f"plugin {plugin.name} cannot be used: {plugin.error}", plugin=plugin.name)
         return self._app
+
+    def settings(self, worker: Mapping[str, Any] | None = None) -> Settings:
+        """The settings alone: no plugin is imported for them."""
+        from sendoff.settings import Settings
+
+        said: dict[str, Any] = {"worker": worker} if worker else {}
+        if self.database_url is not None:
+            said["sendoff"] = {"database_url": self.database_url}
+        return Settings.load(said, config=self.config)
 
     def broken_plugins(self) -> list[str]:
         """The names of broken plugins, as far as plugins have been loaded at all."""
@@ -64,22 +74,10 @@ class Cli:
             return []
         return [plugin.name for plugin in self._app.registry.broken]
 
-    def settings(self) -> Settings:
-        """The settings alone: no plugin is imported for them."""
-        from sendoff.settings import Settings
-
-        said: dict[str, Any] = {}
-        if self.database_url is not None:
-            said["database_url"] = self.database_url
-        if self.plugins:
-            said["plugins"] = self.plugins
-        return Settings.load({"sendoff": said} if said else {}, config=self.config)
-
     def close(self) -> None:
         """Give back what :meth:`app` opened."""
         if self._app is not None:
-            app, self._app = self._app, None
-            app.close()
+            self._app.close()
 
     def show(self, value: object, people: Callable[[], None]) -> None:
         """``value`` as JSON where that was asked for, else whatever ``people`` prints."""

@@ -175,8 +175,6 @@ def cancel(cli: Cli, notification_id: UUID) -> None:
             [(answer.outgoing_id, answer.channel, _OUTCOMES.get(answer.outcome, answer.outcome)) for answer in answers],
         )
 
-    if not answers:
-        raise fail(f"no notification {notification_id}")
     cli.show(answers, people)
     if not any(answer.outcome == "cancelled" for answer in answers):
         raise fail("no row could be cancelled")

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from sendoff.cli.options import Cli, common
-from sendoff.cli.text import ago, clock, count, span
+from sendoff.cli.text import ago, clock, span
 from sendoff.report import ChannelStatus, Status
 
 __all__ = ["status"]
@@ -106,9 +106,6 @@ def _paused(channel: ChannelStatus, now: datetime) -> str:
 
 def _warnings(found: Status) -> list[str]:
     warnings = [_named(channel.name, channel.warning) for channel in found.channels if channel.warning]
-    if not found.workers and any(channel.due for channel in found.channels):
-        due = sum(channel.due for channel in found.channels)
-        warnings.append(f"no worker is running and {count(due, 'row')} due: start `sendoff worker`")
     warnings.extend(f"plugin {plugin.name} is broken: {plugin.error}" for plugin in found.broken_plugins)
     return warnings
 

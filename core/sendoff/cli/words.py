@@ -132,5 +132,5 @@ def channel_notes(channel: ChannelStatus | None, row: OutgoingView) -> list[str]
         until = f" until {channel.paused_until:%Y-%m-%d %H:%M:%S} UTC" if channel.paused_until else ""
         notes.append(f"{channel.name} is paused{until}: {channel.paused}")
     if channel.warning:
-        notes.append(channel.warning)
+        notes.append(channel.warning if channel.name in channel.warning else f"{channel.name}: {channel.warning}")
     return notes

@@ -54,7 +54,8 @@ def worker(
 ) -> None:
     """Deliver until told to stop.
 
-    SIGTERM or Ctrl-C finishes what has begun; a second one stops at once. Exit code 0 when every verdict was recorded, 1 when one could not be.
+    SIGTERM or Ctrl-C finishes what has begun, a second one stops at once. Exit code 0 when every verdict was
+    recorded, 1 when one could not be.
     """
     from sendoff.cli.logs import set_up_logging
 
@@ -67,7 +68,7 @@ def worker(
         "fetchers": fetchers,
     }
     overrides = {name: value for name, value in said.items() if value is not None}
-    code = cli.app().worker(channels=channels, **overrides).run()
+    code = cli.app(worker=overrides).worker(channels=channels).run()
     click.get_current_context().exit(code)
 
 
@@ -97,8 +98,8 @@ def drain(
     from sendoff.cli.output import facts, progress
 
     set_up_logging(log_level, log_format)
-    with progress(cli, "draining"):
-        report = cli.app().drain(limit=limit, channels=channels, budget=_seconds(budget))
+    with progress(cli, "draining") as shown:
+        report = cli.app().drain(limit=limit, channels=channels, budget=budget, on_progress=shown.set)
 
     def people() -> None:
         counts = [

@@ -14,6 +14,7 @@ from sendoff.report import ChannelStatus, EventView, OutgoingView
 
 NOW = datetime(2026, 12, 1, 9, 0, tzinfo=UTC)
 LEASED = "a worker has it; without a verdict within 40 s another one takes it"
+UNSEEN = "to end, and goes out if nobody has seen the notification by then"
 RETRY = "failed; will be tried again: timed out"
 ID = UUID("01936d5e-0000-7000-8000-000000000001")
 
@@ -51,7 +52,8 @@ def row(**facts: Any) -> OutgoingView:
             {"state": "leased", "claimed_until": NOW + timedelta(seconds=40), "cancel_requested_at": NOW},
             LEASED + "; a cancel was asked for: it ends as cancelled unless this try sends it",
         ),
-        ({"status": "waiting", "after_id": ID, "after_when": "unseen"}, f"waits for row {ID} to end as unseen"),
+        ({"status": "waiting", "after_id": ID, "after_when": "unseen"}, f"waits for row {ID} {UNSEEN}"),
+        ({"status": "waiting", "after_id": ID}, f"waits for row {ID} to end"),
         ({"status": "dead"}, f"nothing, unless a person requeues it: sendoff requeue {ID}"),
         ({"status": "sent", "verdict": "sent"}, "nothing: it is done"),
         ({"status": "sent", "verdict": "no_target"}, "nothing: there was nobody to send to on this channel"),
