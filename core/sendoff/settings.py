@@ -344,8 +344,8 @@ def _shown(key: str, value: Any) -> str:
     return "" if value is None else str(value)
 
 
-#: Up to the last @: a password that nobody percent-encoded may hold any of /?#@ itself.
-_USERINFO = re.compile(r"(?P<scheme>[a-zA-Z][\w+.-]*://)(?P<userinfo>[^/?#:@]*:.*|[^/?#]*)@")
+#: Up to the last @: a password that nobody percent-encoded may hold any of /?#@ itself, and a scheme may be forgotten.
+_USERINFO = re.compile(r"(?P<scheme>[a-zA-Z][\w+.-]*://|^:?/*)(?P<userinfo>[^/?#:@]*:.*|[^/?#]*)@")
 _SECRET_QUERY = re.compile(r"([?&](?:password|passfile|sslpassword|token|key|secret)=)[^&#]*", re.IGNORECASE)
 
 
