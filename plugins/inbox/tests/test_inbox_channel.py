@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -264,3 +266,9 @@ def test_the_migrations_hook_names_the_package() -> None:
 
 def _no_engine() -> sa.Engine:
     raise AssertionError("a hook opened the database")
+
+
+def test_importing_the_package_is_light() -> None:
+    program = "import sys, sendoff_inbox; print({'sqlalchemy', 'alembic', 'sendoff'} & set(sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "set()\n"
