@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
-from sendoff.cli.output import Column, console, facts, lines, table
+from attrs import evolve
+
+from sendoff.cli.tables import Column, console, facts, lines, table
 from sendoff.cli.text import count, plain
 from sendoff.cli.words import event_words
 from sendoff.demo.report import Report
@@ -133,7 +134,7 @@ def _orders(report: Report) -> None:
 
 
 def _channels(report: Report) -> None:
-    titles = ("promised", "rows", "sent", "no target", "dead", "retried", "calls", "written", "distinct", "repeats")
+    titles = ("promised", "rows", "sent", "no target", "dead", "retried", "calls", "written", "distinct")
     rows = [
         (
             line.channel,
@@ -146,12 +147,11 @@ def _channels(report: Report) -> None:
             line.calls,
             line.written,
             line.distinct,
-            line.repeats,
-            "yes" if line.balanced else f"NO: {count(line.faults, 'fault')}",
+            "yes" if line.balanced else "NO",
         )
         for line in report.accounts.channels
     ]
-    table(["channel", *(Column(title, numeric=True) for title in titles), "balances"], rows)
+    table([Column("channel", fixed=True), *(Column(title, numeric=True) for title in titles), Column("ok", fixed=True)], rows)
     lines(
         "promised: by the CSV. rows to retried: by the outgoing table. calls: verdicts of the channel, and tries that "
         "ended in doubt. written, distinct: what the channel really has."
@@ -173,7 +173,8 @@ def _kill(report: Report) -> None:
 
 def _timeline(row: OutgoingView, report: Report) -> None:
     lines(f"one row: {row.channel} to {row.recipient}, {row.dedup_key}, {row.id}")
-    happened: list[tuple[datetime, str]] = [(event.at, event_words(event)) for event in row.events]
+    # Without the details that each address answered with: there is one address, and the reason says the same.
+    happened = [(event.at, event_words(evolve(event, detail=_short(event.detail)))) for event in row.events]
     if report.kill is not None and str(row.id) in report.kill.held:
         happened.append((report.kill.at, f"{report.kill.worker} killed while it had this row leased"))
         happened.sort(key=lambda entry: entry[0])
@@ -181,3 +182,7 @@ def _timeline(row: OutgoingView, report: Report) -> None:
         [Column("after", numeric=True), Column("what happened", fluid=True)],
         [(f"{(at - row.created_at).total_seconds():.2f} s", words) for at, words in happened],
     )
+
+
+def _short(detail: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in detail.items() if key != "details"}

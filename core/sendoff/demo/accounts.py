@@ -76,8 +76,8 @@ class Accounts:
 
     channels: tuple[ChannelBalance, ...]
     faults: tuple[Fault, ...]
-    #: Orders with at least one fault.
-    faulty_orders: frozenset[str]
+    #: Orders with at least one fault, each once.
+    faulty_orders: tuple[str, ...]
 
     @property
     def balanced(self) -> bool:
@@ -127,7 +127,7 @@ def settle_accounts(
     return Accounts(
         channels=tuple(_line(channel, promised, rows_at, written_at, repeats, faults) for channel in every),
         faults=tuple(faults),
-        faulty_orders=frozenset(fault.order for fault in faults),
+        faulty_orders=tuple(sorted({fault.order for fault in faults})),
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
 import json
 from collections.abc import Iterator
+from email import policy
+from email.parser import BytesHeaderParser
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -18,9 +18,10 @@ __all__ = ["read_inbox", "read_lines", "read_maildir"]
 
 def read_maildir(directory: Path, channel: str) -> Iterator[Writing]:
     """Every message in ``new`` and ``cur``. What lies in ``tmp`` was never delivered."""
+    parser = BytesHeaderParser(policy=policy.default)
     for folder in ("new", "cur"):
         for path in sorted((directory / folder).glob("*")):
-            message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
+            message = parser.parsebytes(path.read_bytes())
             yield Writing(
                 order=_header(message["X-Order"]),
                 channel=channel,

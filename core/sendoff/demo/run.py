@@ -216,8 +216,9 @@ class _Show:
 
     def _orders(self, accounts: Accounts) -> dict[str, int]:
         """Every order in exactly one place; those with a fault are taken out of where they ought to be."""
-        counts = self.truth.counts(without=accounts.faulty_orders)
-        faulty = len(accounts.faulty_orders & set(self.truth.orders))
+        faulty_orders = set(accounts.faulty_orders)
+        counts = self.truth.counts(without=faulty_orders)
+        faulty = len(faulty_orders & set(self.truth.orders))
         return {**counts, "does not balance": faulty} if faulty else counts
 
     def _kill_report(self, rows: list[Row], writings: list[Writing]) -> Kill | None:

@@ -76,7 +76,7 @@ def test_no_target_balances_without_a_message_whichever_way_the_setting_ends_it(
 def test_a_message_that_the_row_says_was_sent_and_the_channel_does_not_have_is_missing() -> None:
     accounts = settle([promise()], [row()], [])
     assert kinds(accounts) == ["messages missing", "rows sent, and nothing written"]
-    assert accounts.faulty_orders == {"SO-1"}
+    assert accounts.faulty_orders == ("SO-1",)
 
 
 def test_an_order_that_no_row_exists_for() -> None:
@@ -108,7 +108,7 @@ def test_a_message_where_none_was_owed() -> None:
 def test_a_message_and_a_row_of_an_order_that_the_csv_does_not_have() -> None:
     accounts = settle([promise()], [row(), row("SO-2")], [writing(), writing("SO-2")])
     assert kinds(accounts) == ["rows that nothing asked for", "messages that nothing asked for"]
-    assert accounts.faulty_orders == {"SO-2"}
+    assert accounts.faulty_orders == ("SO-2",)
 
 
 def test_a_foreign_message_is_found_on_a_channel_that_has_no_line_of_its_own() -> None:
