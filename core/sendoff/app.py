@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Engine
 
 from sendoff import health
-from sendoff.drain import Drain, FirstTry, run_blocking
+from sendoff.drain import Drain, FirstTry
 from sendoff.enqueue import Prepared, enqueue, leased, new_id, prepare
 from sendoff.errors import ConfigurationError, InvalidNotification, NotFound, UnknownChannel
 from sendoff.fetch import FetchRunner
@@ -175,7 +175,7 @@ class Sendoff:
         names = [row.channel for row in what.rows if row.outgoing_id is not None]
         if ids:
             trying = FirstTry(self.store, self.registry, self.settings.worker, ids=ids, channels=names, name=name)
-            run_blocking(trying.serve)
+            trying.deliver()
         found = self.store.read(lambda connection: reports.find_rows_by_id(connection, ids))
         return [found[id] for id in ids if id in found]
 
@@ -193,14 +193,13 @@ class Sendoff:
     def worker(self, channels: Sequence[str] | None = None) -> Worker:
         """A worker for these channels (default: the settings', else all). ``.run()`` it in a process of its own."""
         self.require_schema()
-        fetchers = self._fetch_runner() if self.settings.worker.fetchers and self.registry.fetchers else None
         return Worker(
             self.store,
             self.registry,
             self.settings.worker,
             channels=channels,
             listener=self._listener,
-            fetch=None if fetchers is None else fetchers.run_due,
+            fetch=self._fetch_runner if self.settings.worker.fetchers and self.registry.fetchers else None,
         )
 
     def drain(
@@ -227,17 +226,17 @@ class Sendoff:
             budget=allowed,
             on_progress=on_progress,
         )
-        run_blocking(drain.serve)
+        drain.deliver()
         names = [spec.name for spec in drain.specs]
         counts = self.store.read(reports.channel_counts)
         return drain.report(sum(reports.due_rows(counts.get(name, {})) for name in names))
 
     def fetch(self, name: str, *, dry_run: bool = False) -> FetchReport:
         """Run one fetcher now, whether its tick has come or not. A dry run writes nothing."""
-        return self._fetch_runner().run(name, force=True, dry_run=dry_run)
+        return self._fetch_runner(lambda: False).run(name, force=True, dry_run=dry_run)
 
-    def _fetch_runner(self) -> FetchRunner:
-        return FetchRunner(self.store, self.registry, self.settings.core.default_channels)
+    def _fetch_runner(self, stopping: Callable[[], bool]) -> FetchRunner:
+        return FetchRunner(self.store, self.registry, self.settings.core.default_channels, stopping=stopping)
 
     def _listener(self, wake: Callable[[str | None], None]) -> Listener | None:
         if not self.store.is_postgresql:

@@ -32,9 +32,6 @@ class Claimer:
     def __init__(self, runner: ChannelRunner, worker: Worker) -> None:
         self.runner = runner
         self.worker = worker
-        #: Set when the loop has ended: no claim is under way.
-        self.finished = asyncio.Event()
-        self.finished.set()
         #: The last claim got all it asked for.
         self.saturated = False
         self._positions = Positions()
@@ -50,12 +47,8 @@ class Claimer:
 
     async def run(self) -> None:
         """Claim until the worker stops."""
-        self.finished.clear()
-        try:
-            while not self.worker.stopping.is_set():
-                await self._turn_once()
-        finally:
-            self.finished.set()
+        while not self.worker.stopping.is_set():
+            await self._turn_once()
 
     async def _turn_once(self) -> None:
         wanted = self._limited(self.runner.wants())

@@ -135,6 +135,12 @@ class Drain(Worker):
             left = self._budget - (time.monotonic() - self._began)
             self.deadline = min(self.deadline, self.loop.time() + max(0.0, left))
 
+    def deliver(self) -> None:
+        """Do it, and wait for the end. What breaks it is raised here, after everything it had has been recorded."""
+        run_blocking(self.serve)
+        if self.failure is not None:
+            raise self.failure
+
     def report(self, remaining: int) -> DrainReport:
         """What was done."""
         counts = self.settler.counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -63,16 +63,26 @@ class _Tally:
 class FetchRunner:
     """Runs the fetchers of one registry against one store."""
 
-    def __init__(self, store: Store, registry: Registry, default_channels: Sequence[str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        default_channels: Sequence[str],
+        *,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._store = store
         self._registry = registry
         self._default_channels = default_channels
+        self._stopping = stopping
         self._known: set[str] = set()
 
     def run_due(self) -> list[str]:
         """Run every fetcher that is due and free; the names of those that ran. Never raises for a fetcher's fault."""
         ran = []
         for name in self._registry.fetchers:
+            if self._stopping():
+                break
             try:
                 if self.run(name).ran:
                     ran.append(name)
@@ -103,7 +113,9 @@ class FetchRunner:
             with self._store.reading() as connection:
                 context = FetchContext(lease.cursor, connection, lease.now, lease.tick)
                 for page in fetcher.fetch(context):
-                    self._commit(fetcher, lease, page, tally)
+                    self._commit(lease, page, tally)
+                    if self._stopping():
+                        return self._pause(lease, tally)
         except _PageLost:
             return tally.report(lease.name, "another worker took over")
         except StoreUnavailable:
@@ -122,7 +134,12 @@ class FetchRunner:
         )
         return tally.report(lease.name)
 
-    def _commit(self, fetcher: Fetcher, lease: FetchLease, page: Page, tally: _Tally) -> None:
+    def _pause(self, lease: FetchLease, tally: _Tally) -> FetchReport:
+        """The process stops between two pages: hand the rest to whoever comes next, at once."""
+        self._store.run(lambda connection: fetching.hand_over(connection, lease))
+        return tally.report(lease.name)
+
+    def _commit(self, lease: FetchLease, page: Page, tally: _Tally) -> None:
         """The rows of a page and its cursor, together. A commit whose answer was lost is recognised, not replayed."""
         if not isinstance(page, Page):
             raise TypeError(f"fetch() must yield Page objects, not {type(page).__name__}")

@@ -11,7 +11,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -34,6 +33,7 @@ from sendoff.preflight import Preflight, unfit
 from sendoff.settler import Outcome
 from sendoff.store.claim import Claimed
 from sendoff.store.settle import Settle
+from sendoff.threads import DaemonThreads
 from sendoff.verdict import Outage, Retryable, Sent, Verdict
 
 __all__ = ["ChannelRunner"]
@@ -59,7 +59,7 @@ class ChannelRunner:
         self.lease = spec.lease(host.settings.lease)
         self._needed = spec.limits.timeout + host.settings.margin
         self._per_call = spec.limits.batch if self._is_batch else 1
-        self._threads = None if self._is_async else ThreadPoolExecutor(self.concurrency, f"sendoff-{spec.name}")
+        self._threads = None if self._is_async else DaemonThreads(self.concurrency, f"sendoff-{spec.name}")
         self._deadlines = Deadlines(loop, self._overstayed)
         self._preflight = Preflight(spec, host, self._write, self._decide)
         self._ready: deque[Leased] = deque()
@@ -202,7 +202,7 @@ class ChannelRunner:
         if self._threads is None:
             flight.task = self._loop.create_task(self._call(flight, call_async(method, argument)))
         else:
-            thread = self._loop.run_in_executor(self._threads, call_in_thread, method, argument)
+            thread = asyncio.wrap_future(self._threads.submit(call_in_thread, method, argument), loop=self._loop)
             flight.task = self._loop.create_task(self._call(flight, thread))
         self._deadlines.watch(flight)
         self._host.took_off(flight)
@@ -321,7 +321,7 @@ class ChannelRunner:
         """After the last call: stop the sweeper and the channel. Threads that are stuck are left behind."""
         self._deadlines.close()
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
         try:
             await self._channel.stop()
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything, and we are leaving

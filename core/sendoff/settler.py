@@ -99,6 +99,7 @@ class Settler:
         self._empty.set()
         self._closing = False
         self._pause = FIRST_PAUSE
+        self._writing = 0
         #: Verdicts written, by the event kind; ``lost`` where the lease was over.
         self.counts: Counter[str] = Counter()
         #: Verdicts that could not be recorded at all.
@@ -114,7 +115,7 @@ class Settler:
     @property
     def pending(self) -> int:
         """Verdicts not yet written."""
-        return len(self._outbox) + (0 if self._empty.is_set() else 1) - (1 if self._outbox else 0)
+        return len(self._outbox) + self._writing
 
     async def flushed(self) -> None:
         """Wait until everything in the outbox is written and its consequences are drawn."""
@@ -141,7 +142,9 @@ class Settler:
                     return
                 continue
             batch = [self._outbox.popleft() for _ in range(min(self._batch, len(self._outbox)))]
+            self._writing = len(batch)
             await self._write(batch)
+            self._writing = 0
             if self._closing and not self._outbox and not self._database.up.is_set():
                 self._empty.set()
                 return
@@ -155,15 +158,16 @@ class Settler:
                 await self._calls.touch()
         except StoreUnavailable as error:
             self._outbox.extendleft(reversed(batch))
+            self._writing = 0
             self._database.went_away(error)
             await asyncio.sleep(self._pause)
             self._pause = min(self._pause * 2, LONGEST_PAUSE)
             return
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - the outbox must go on whatever one batch did
             # The rows keep their leases and come back when these end: nothing is lost, and the fault is said aloud.
             self.failed += len(batch)
             ids = ", ".join(str(outcome.row.id) for outcome in batch[:5])
-            logger.error("%d verdicts could not be recorded (%s): %s", len(batch), error, ids)
+            logger.error("%d verdicts could not be recorded (%s: %s): %s", len(batch), type(error).__name__, error, ids)
             await asyncio.sleep(self._pause)
             return
         self._pause = FIRST_PAUSE

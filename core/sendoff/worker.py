@@ -24,6 +24,7 @@ from sendoff.breaker import Breaker
 from sendoff.claimer import Claimer
 from sendoff.enqueue import new_id
 from sendoff.errors import ConfigurationError, SendoffError, StoreError, StoreUnavailable
+from sendoff.fetch import FetchRunner
 from sendoff.flight import Flight
 from sendoff.plugin.registry import ChannelSpec, Registry
 from sendoff.runner import ChannelRunner
@@ -77,7 +78,7 @@ class Worker:
         *,
         channels: Sequence[str] | None = None,
         listener: Callable[[Callable[[str | None], None]], Listener | None] | None = None,
-        fetch: Callable[[], Sequence[str]] | None = None,
+        fetch: Callable[[Callable[[], bool]], FetchRunner] | None = None,
     ) -> None:
         self.store = store
         self.registry = registry
@@ -89,8 +90,10 @@ class Worker:
             raise ConfigurationError("no channel to serve: install or name a plugin (see `sendoff plugins`)")
         check_deadlines(self.specs, settings)
         self._make_listener = listener
-        self._fetch = fetch
+        self._make_fetchers = fetch
         self._signals = 0
+        #: What broke a part of the worker.
+        self.failure: BaseException | None = None
         self.exit_code = 0
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -110,26 +113,42 @@ class Worker:
         if listener is not None:
             listener.start()
         settling = self.loop.create_task(self.settler.run())
-        work = [self.loop.create_task(self._serve_channel(runner)) for runner in self.runners]
-        work += [self.loop.create_task(self._housekeep()), self.loop.create_task(self._keep_listening())]
+        serving = [self.loop.create_task(self._serve_channel(runner)) for runner in self.runners]
+        keeping = [self.loop.create_task(self._housekeep()), self.loop.create_task(self._keep_listening())]
+        enough = self.loop.create_task(self._until_done())
+        everything = [enough, *serving, *keeping, settling]
         try:
-            await self._until_done()
+            broken = await self._first_failure(enough, everything)
             self.stop()
-            await self._land()
+            await self._within_grace(serving)
+            await self._within_grace([self.loop.create_task(self._nothing_flies.wait())])
             self.settler.close()
-            await self._within_grace(settling)
+            await self._within_grace([settling])
         finally:
-            for task in (*work, settling):
+            for task in everything:
                 task.cancel()
-            await asyncio.gather(*work, settling, return_exceptions=True)
+            await asyncio.gather(*everything, return_exceptions=True)
             if listener is not None:
                 await asyncio.to_thread(listener.stop)
             await self._leave()
         unrecorded = self.settler.pending + self.settler.failed
         if unrecorded:
             logger.error("%d verdicts could not be recorded; their rows come back when their leases end", unrecorded)
-        self.exit_code = 1 if unrecorded else 0
+        self.exit_code = 1 if unrecorded or broken else 0
         return self.exit_code
+
+    async def _first_failure(self, enough: asyncio.Task[None], tasks: Sequence[asyncio.Task[Any]]) -> bool:
+        """Wait for the end of the work. A part of the worker that fails is our own fault: it is said aloud, and the
+        process ends, so that whoever supervises it starts a new one, instead of serving half of its channels."""
+        watched = {enough, *tasks}
+        while not enough.done():
+            done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if not task.cancelled() and task.exception() is not None:
+                    self.failure = task.exception()
+                    logger.critical("the worker failed; stopping", exc_info=self.failure)
+                    return True
+        return False
 
     def stop(self) -> None:
         """Stop claiming, release what was not started, let running sends end."""
@@ -162,6 +181,7 @@ class Worker:
         self._nothing_flies.set()
         self._steps = True
         self._errands: set[asyncio.Task[None]] = set()
+        self._fetchers = self._make_fetchers(self.stopping.is_set) if self._make_fetchers else None
         self._fetching: asyncio.Future[Any] | None = None
 
     def _claimer(self, runner: ChannelRunner) -> Claimer:
@@ -193,16 +213,11 @@ class Worker:
                 return True
         return False
 
-    async def _land(self) -> None:
-        """Wait for running sends until the grace period ends."""
-        for claimer in self.claimers.values():
-            await self._within_grace(claimer.finished.wait())
-        await self._within_grace(self._nothing_flies.wait())
-
-    async def _within_grace(self, wanted: Awaitable[Any]) -> None:
-        left = max(0.1, self.deadline - self.loop.time())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.ensure_future(wanted), left)
+    async def _within_grace(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        """Wait for these until the grace period ends."""
+        pending = [task for task in tasks if not task.done()]
+        if pending:
+            await asyncio.wait(pending, timeout=max(0.1, self.deadline - self.loop.time()))
 
     def _on_signal(self) -> None:
         self._signals += 1
@@ -392,10 +407,12 @@ class Worker:
 
     def _start_fetchers(self) -> None:
         """Run the fetchers that are due, in a thread; one round at a time."""
-        if self._fetch is None or not self.database.up.is_set():
+        if self._fetchers is None or not self.database.up.is_set():
             return
+        if self._fetching is not None and self._fetching.done() and self._fetching.exception() is not None:
+            logger.error("fetchers: %r", self._fetching.exception())
         if self._fetching is None or self._fetching.done():
-            self._fetching = self.loop.run_in_executor(self._plugin_threads, self._fetch)
+            self._fetching = self.loop.run_in_executor(self._plugin_threads, self._fetchers.run_due)
 
     async def _keep_listening(self) -> None:
         """Ask to be notified while there is nothing better to do; under load nobody notifies."""

@@ -12,7 +12,17 @@ from sqlalchemy import Connection
 from sendoff.store.sql import db_now, plus, seconds_between
 from sendoff.tables import fetcher
 
-__all__ = ["FetchLease", "advance", "begin", "ensure_fetcher", "fail", "finish", "page_was_saved", "saved_cursor"]
+__all__ = [
+    "FetchLease",
+    "advance",
+    "begin",
+    "ensure_fetcher",
+    "fail",
+    "finish",
+    "hand_over",
+    "page_was_saved",
+    "saved_cursor",
+]
 
 
 @frozen
@@ -100,6 +110,16 @@ def finish(connection: Connection, lease: FetchLease, *, every: float, enqueued:
                 (sa.or_(row.next_run_at.is_(None), late >= every), plus(db_now(), every)), else_=on_time
             ),
         )
+    )
+
+
+def hand_over(connection: Connection, lease: FetchLease) -> None:
+    """Give up the lease between two pages; the run is due at once and resumes at the saved cursor."""
+    row = fetcher.c
+    connection.execute(
+        fetcher.update()
+        .where(row.name == lease.name, row.claim_count == lease.claim_count)
+        .values(claimed_until=None, next_run_at=db_now())
     )
 
 

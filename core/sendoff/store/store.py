@@ -20,6 +20,8 @@ from sendoff.store.settle import Settle, Settled, settle_postgresql, settle_sqli
 __all__ = ["Store"]
 
 T = TypeVar("T")
+#: What one odd verdict may cause: the database refuses it, or it cannot be written as JSON at all.
+_REFUSED = (StoreError, TypeError, ValueError, RecursionError)
 
 _HELD_POSTGRESQL = sa.text("""
 SELECT o.id FROM sendoff_outgoing o
@@ -105,7 +107,7 @@ class Store:
                 answers += self._settle(batch)
             except StoreUnavailable:
                 raise
-            except StoreError as error:
+            except _REFUSED as error:
                 answers += [self._settle_alone(verdict, error) for verdict in batch]
         return answers
 
@@ -113,12 +115,12 @@ class Store:
         with self._statement() as connection:
             return (settle_postgresql if self.is_postgresql else settle_sqlite)(connection, batch)
 
-    def _settle_alone(self, verdict: Settle, refused: StoreError) -> Settled:
+    def _settle_alone(self, verdict: Settle, refused: Exception) -> Settled:
         try:
             return self._settle([verdict])[0]
         except StoreUnavailable:
             raise
-        except StoreError:
+        except _REFUSED:
             return self._settle([_bare(verdict, refused)])[0]
 
 
@@ -134,10 +136,13 @@ def _without_repeats(verdicts: Sequence[Settle]) -> Iterator[list[Settle]]:
         yield list(batch.values())
 
 
-def _bare(verdict: Settle, refused: StoreError) -> Settle:
+def _bare(verdict: Settle, refused: Exception) -> Settle:
     """The same transition without the texts that the database refused."""
     change = verdict.transition
-    reason = change.reason and f"the reason could not be stored (SQLSTATE {refused.sqlstate})"
+    reason = (
+        change.reason
+        and f"the reason could not be stored ({getattr(refused, 'sqlstate', None) or type(refused).__name__})"
+    )
     bare = Transition(
         kind=change.kind,
         status=change.status,
