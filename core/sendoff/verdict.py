@@ -32,20 +32,41 @@ def _span(value: timedelta | float | None) -> timedelta | None:
     return value if value is None or isinstance(value, timedelta) else timedelta(seconds=value)
 
 
+# A channel may put anything into a verdict, an exception as its reason for one. What it knows is still recorded.
+
+
+def _text(value: str) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - the words of somebody else's object
+        return type(value).__name__
+
+
+def _optional_text(value: str | None) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _mapping(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    given: Any = value
+    return given if given is None or isinstance(given, Mapping) else {"value": given}
+
+
 @frozen(hash=False)
 class Sent:
     """At least one address accepted. ``provider_ref`` is the provider's own id, ``details`` goes into the event."""
 
-    provider_ref: str | None = None
-    details: Mapping[str, Any] | None = None
+    provider_ref: str | None = field(default=None, converter=_optional_text)
+    details: Mapping[str, Any] | None = field(default=None, converter=_mapping)
 
 
 @frozen(hash=False)
 class NoTarget:
     """The recipient cannot be reached on this channel (no address, or none that still works). Never retried."""
 
-    reason: str
-    details: Mapping[str, Any] | None = None
+    reason: str = field(converter=_text)
+    details: Mapping[str, Any] | None = field(default=None, converter=_mapping)
 
 
 @frozen(hash=False)
@@ -58,29 +79,29 @@ class Retryable:
     the next try and must be JSON.
     """
 
-    reason: str
+    reason: str = field(converter=_text)
     retry_after: timedelta | None = field(default=None, converter=_span)
-    maybe_sent: bool = False
-    counts: bool = True
-    progress: Mapping[str, Any] | None = None
-    details: Mapping[str, Any] | None = None
+    maybe_sent: bool = field(default=False, converter=bool)
+    counts: bool = field(default=True, converter=bool)
+    progress: Mapping[str, Any] | None = field(default=None, converter=_mapping)
+    details: Mapping[str, Any] | None = field(default=None, converter=_mapping)
 
 
 @frozen(hash=False)
 class Permanent:
     """This message will never be accepted: the row is dead."""
 
-    reason: str
-    details: Mapping[str, Any] | None = None
+    reason: str = field(converter=_text)
+    details: Mapping[str, Any] | None = field(default=None, converter=_mapping)
 
 
 @frozen(hash=False)
 class Outage:
     """The channel is down or misconfigured: it pauses and no row pays for it."""
 
-    reason: str
+    reason: str = field(converter=_text)
     retry_after: timedelta | None = field(default=None, converter=_span)
-    details: Mapping[str, Any] | None = None
+    details: Mapping[str, Any] | None = field(default=None, converter=_mapping)
 
 
 Verdict: TypeAlias = Sent | NoTarget | Retryable | Permanent | Outage
@@ -103,6 +124,8 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> t
     since = now or _http_date(lowered.get("date", ""))
     if until is None or since is None:
         return None
+    if since.tzinfo is None:
+        since = since.replace(tzinfo=UTC)
     return min(max(until - since, timedelta()), RETRY_AFTER_CAP)
 
 
