@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 from attrs import field, frozen
@@ -47,11 +48,11 @@ class Limits:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigurationError(f"limits.{name} must be a whole number of at least 1 (got {value!r})")
-        if not self.timeout > 0:
+        if not 0 < self.timeout < math.inf:
             raise ConfigurationError(f"limits.timeout must be above 0 seconds (got {self.timeout:g})")
-        if self.lease is not None and not self.lease > 0:
+        if self.lease is not None and not 0 < self.lease < math.inf:
             raise ConfigurationError(f"limits.lease must be above 0 seconds (got {self.lease:g})")
-        if self.rate is not None and not self.rate > 0:
+        if self.rate is not None and not 0 < self.rate < math.inf:
             raise ConfigurationError(f"limits.rate must be above 0 per second (got {self.rate:g})")
 
 
@@ -74,8 +75,8 @@ class Retry:
             object.__setattr__(self, "attempts", len(self.delays) + 1)
         if self.attempts < 1:
             raise ConfigurationError(f"retry.attempts must be at least 1 (got {self.attempts})")
-        if any(not delay >= 0 for delay in self.delays):
-            raise ConfigurationError("retry.delays must not be negative")
+        if any(not 0 <= delay < math.inf for delay in self.delays):
+            raise ConfigurationError("retry.delays must be numbers of seconds, none of them negative")
         if not self.delays and self.attempts > 1:
             raise ConfigurationError("retry.delays is empty but retry.attempts is above 1; give at least one delay")
         if not 0 <= self.jitter < 1:
