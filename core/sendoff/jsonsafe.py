@@ -44,7 +44,7 @@ def check_json(value: object, field: str, *, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return check_text(str(value), field)
+        return check_text(str.__str__(value), field)  # an enum's value, not its name
     if isinstance(value, int):
         if not INT_MIN <= value <= INT_MAX:
             raise InvalidNotification(field, "is an integer beyond 64 bits; pass it as text", value=value)
@@ -63,7 +63,7 @@ def check_json(value: object, field: str, *, depth: int = 0) -> Any:
 def _key(key: object, field: str) -> str:
     if not isinstance(key, str):
         raise InvalidNotification(field, f"has the key {key!r}; JSON keys are text", value=key)
-    return check_text(key, f"{field} (key)")
+    return check_text(str.__str__(key), f"{field} (key)")
 
 
 def clean_text(text: str, *, limit: int = 2000) -> str:
