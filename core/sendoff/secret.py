@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sendoff.errors import SecretError
 
@@ -66,7 +67,7 @@ class Secret:
             self._cached = self._read()
             if len(self._cached) >= SHORTEST_SCRUBBED:
                 with _lock:
-                    _revealed.add(self._cached)
+                    _revealed.update(_spellings(self._cached))
         return self._cached
 
     def forget(self) -> None:
@@ -105,6 +106,11 @@ class Secret:
 
     def __reduce__(self) -> Any:
         raise SecretError("a secret does not leave its process: pass its source instead")
+
+
+def _spellings(value: str) -> set[str]:
+    """The value as it is, and as URLs spell it: in a query, in a path, and as lenient clients do."""
+    return {value, quote(value, safe=""), quote(value), quote(value, safe="!$&'()*+,;=:/@")}
 
 
 def scrub(text: str) -> str:
