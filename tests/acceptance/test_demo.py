@@ -17,6 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
+from sendoff import Notification, Sendoff
+
 #: Generous: these run beside all other tests.
 PATIENCE = 240.0
 
@@ -167,6 +169,18 @@ def test_a_second_demo_in_the_same_database_has_to_be_asked_for(demo: Demo, empt
     assert "sendoff rows already" in line
     assert "--force" in line
     assert report_of(demo("--json", "--force", "--database-url", empty_postgres_url), 0)["balanced"]
+
+
+def test_rows_that_wait_for_somebody_elses_worker_are_left_alone(demo: Demo, database_url: str) -> None:
+    """The demo's workers would deliver them into the demo's folder."""
+    with Sendoff(database_url) as so:
+        [row] = so.enqueue(Notification(recipient="u1", type="t", channels=["inbox"], title="hello"), None).rows
+        refused = demo("--force", "--database-url", database_url)
+        assert refused.returncode == 1
+        assert "1 row" in refused.stderr
+        assert row.outgoing_id is not None
+        view = so.show(row.outgoing_id)
+    assert (view.status, view.claim_count) == ("pending", 0)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def _bars() -> Any:
     return progress.Progress(
         progress.TextColumn("  {task.description:<6}", markup=False),
         progress.BarColumn(bar_width=32),
-        progress.TextColumn("{task.completed:>5,.0f} of {task.total:,.0f}", markup=False),
+        progress.TextColumn("{task.completed:>5,.0f} of {task.total:>5,.0f}", markup=False),
         progress.TimeElapsedColumn(),
         console=console(),
         transient=True,
@@ -151,7 +151,10 @@ def _channels(report: Report) -> None:
         )
         for line in report.accounts.channels
     ]
-    table([Column("channel", fixed=True), *(Column(title, numeric=True) for title in titles), Column("ok", fixed=True)], rows)
+    table(
+        [Column("channel", fixed=True), *(Column(title, numeric=True) for title in titles), Column("ok", fixed=True)],
+        rows,
+    )
     lines(
         "promised: by the CSV. rows to retried: by the outgoing table. calls: verdicts of the channel, and tries that "
         "ended in doubt. written, distinct: what the channel really has."

@@ -1,4 +1,8 @@
-"""The third source: the outgoing table and its events. Also what the demo has to know of it while it runs."""
+"""The third source: the outgoing table and its events. Also what the demo has to know of it while it runs.
+
+Everything here only reads, also by what it tells the database: on SQLite a frozen worker may hold the write lock, and
+whoever waited for it would wait until the worker is thawed.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from datetime import datetime
 
 import sqlalchemy as sa
 from attrs import frozen
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from sendoff.demo.facts import Row
+from sendoff.store import Store
 from sendoff.store.sql import db_now
 from sendoff.tables import event, fetcher, outgoing
 
@@ -87,13 +92,13 @@ class Progress:
         return sum(self.final.values())
 
 
-def watch(engine: Engine, name: str) -> Progress:
+def watch(store: Store, name: str) -> Progress:
     """One look at the outgoing table and at the fetcher ``name``."""
     counted = sa.select(outgoing.c.channel, outgoing.c.status, sa.func.count()).where(OURS)
     final: Counter[str] = Counter()
     still_open = 0
     fetched = sa.select(fetcher.c.last_finished_at, fetcher.c.failures, fetcher.c.last_error)
-    with engine.connect() as connection:
+    with store.reading() as connection:
         # First the fetcher: what it committed before its last run ended is then among the rows.
         ended = connection.execute(fetched.where(fetcher.c.name == name)).one_or_none()
         for channel, status, count in connection.execute(counted.group_by(outgoing.c.channel, outgoing.c.status)):
@@ -107,7 +112,7 @@ def watch(engine: Engine, name: str) -> Progress:
     return Progress(final, still_open, None if failures else finished_at, failures, error)
 
 
-def held_leases(engine: Engine, pid: int) -> list[str]:
+def held_leases(store: Store, pid: int) -> list[str]:
     """The ids of the rows that the worker with this process id has leased at this moment, by the database's clock."""
     leased = sa.select(outgoing.c.id).where(
         OURS,
@@ -116,5 +121,5 @@ def held_leases(engine: Engine, pid: int) -> list[str]:
         outgoing.c.claimed_by.startswith(f"{socket.gethostname()}:{pid}:", autoescape=True),
         outgoing.c.claimed_until > db_now(),
     )
-    with engine.connect() as connection:
+    with store.reading() as connection:
         return [str(id) for id in connection.scalars(leased)]

@@ -107,7 +107,7 @@ class _Show:
         """One look after the other, with everything that can be wrong meanwhile."""
         promised = per_channel(self.truth)
         while True:
-            look = watch(self.stage.app.engine, FETCHER)
+            look = watch(self.stage.app.store, FETCHER)
             self.audience.progress(look.final, promised)
             yield look
             for worker in self.workers:
@@ -137,13 +137,13 @@ class _Show:
                 continue
             for worker in order:
                 # Looked at twice, so that nobody is frozen for nothing.
-                if not held_leases(self.stage.app.engine, worker.pid) or not worker.freeze():
+                if not held_leases(self.stage.app.store, worker.pid) or not worker.freeze():
                     continue
-                held = held_leases(self.stage.app.engine, worker.pid)
+                held = held_leases(self.stage.app.store, worker.pid)
                 if not held:
                     worker.thaw()
                     continue
-                with self.stage.app.engine.connect() as connection:
+                with self.stage.app.store.reading() as connection:
                     self.killed_at = connection.scalar(sa.select(db_now()))
                 worker.kill()
                 self.killed = worker, held
@@ -177,7 +177,7 @@ class _Show:
     def account(self, started: float) -> Report:
         """Read the sources, compare them, and put it all into words."""
         places = self.stage.places
-        with self.stage.app.engine.connect() as connection:
+        with self.stage.app.store.reading() as connection:
             rows = list(read_rows(connection))
             writings = [
                 *read_inbox(connection, "inbox"),

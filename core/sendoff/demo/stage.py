@@ -86,10 +86,10 @@ def set_up(options: Options) -> Iterator[Stage]:
         app = Sendoff(settings=places.settings(url))
         stack.callback(app.close)
         _check_plugins(app, options.plugins)
-        with app.engine.begin() as connection:
+        with app.store.reading() as connection:
             _check_database(connection, force=options.force)
         app.migrate()
-        with app.engine.begin() as connection:
+        with app.store.transaction() as connection:
             if options.force:
                 _forget_earlier_demo(connection)
             loaded = example.load(connection, example.DATA)
@@ -163,8 +163,8 @@ def _check_database(connection: Connection, *, force: bool) -> None:
     waiting = connection.scalar(others) or 0
     if waiting:
         raise DemoFailed(
-            f"this database has {waiting:,} rows that wait to be delivered; the demo would deliver them into its own "
-            "folder. Give it a database of its own"
+            f"this database has {waiting:,} {'row' if waiting == 1 else 'rows'} waiting to be delivered, and the demo "
+            "would deliver them into its own folder. Give it a database of its own"
         )
     rows = connection.scalar(sa.select(sa.func.count()).select_from(outgoing)) or 0
     if rows and not force:

@@ -35,7 +35,9 @@ def pages(connection: Connection, cursor: object = None) -> list[Page]:
 
 
 def notifications(connection: Connection) -> list[Notification]:
-    return [notification for page in pages(connection) for notification in page.notifications]
+    made = [notification for page in pages(connection) for notification in page.notifications]
+    assert all(isinstance(notification, Notification) for notification in made)
+    return [notification for notification in made if isinstance(notification, Notification)]
 
 
 def test_the_files_are_what_the_generator_writes(tmp_path: Path) -> None:
