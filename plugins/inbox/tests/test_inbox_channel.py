@@ -143,6 +143,13 @@ def test_a_batch_keeps_the_order_of_its_enqueueing(channel: InboxChannel, engine
     assert [str(number) for number in range(5000)] == [entry.title for entry in entries(engine)]
 
 
+def test_a_later_batch_comes_later_in_the_feed(channel: InboxChannel, engine: sa.Engine) -> None:
+    for number in range(100):
+        channel.send_many([delivery(title=f"{number} a"), delivery(title=f"{number} b")])
+    expected = [f"{number} {place}" for number in range(100) for place in "ab"]
+    assert expected == [entry.title for entry in entries(engine)]
+
+
 def test_many_senders_of_the_same_rows_make_one_entry_each(channel: InboxChannel, engine: sa.Engine) -> None:
     rows = [delivery(f"u{number}") for number in range(50)]
     together = threading.Barrier(4)
