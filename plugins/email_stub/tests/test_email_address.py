@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sendoff_email_stub.address import MalformedAddress, parse_address
@@ -75,6 +75,7 @@ def test_addresses_that_nobody_has(text: str) -> None:
     assert caught.value.args[0].isprintable()
 
 
+@settings(deadline=None)
 @given(st.text() | st.emails() | st.tuples(st.text(), st.text()).map("@".join))
 def test_every_text_is_an_address_or_refused(text: str) -> None:
     try:

@@ -9,7 +9,7 @@ from email.utils import parseaddr
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plugins.email_stub.tests.helpers import NOTIFICATION, OUTGOING, delivery, read
@@ -93,6 +93,7 @@ def test_a_payload_that_was_never_checked_injects_nothing(field: str, end: str) 
         built(**{field: f"x{end}Bcc: victim@example.org"})
 
 
+@settings(deadline=None)
 @given(subject=one_line, name=one_line, custom=one_line)
 @example(subject="=?utf-8?q?not_encoded?=", name="=?x?=", custom="a  b")
 @example(subject="a" * 998, name="a" * 998, custom="b " * 400 + "b")
@@ -118,6 +119,7 @@ def test_any_line_of_text_comes_back_from_its_header(subject: str, name: str, cu
     assert "bcc" not in {header.lower() for header in names}
 
 
+@settings(deadline=None)
 @given(text=storable, html=storable)
 @example(text="\x85\u2028\x0b\x0c\x1c…Å", html="x")
 @example(text="From me\n.\n..\n", html="a" * 5000)

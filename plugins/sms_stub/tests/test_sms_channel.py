@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sendoff.errors import ConfigurationError
@@ -149,6 +149,7 @@ def test_numbers_that_nobody_has(number: str) -> None:
     assert "E.164" in str(channel().problem(number))
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_every_text_is_a_number_or_refused(text: str) -> None:
     if channel().problem(text) is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sendoff_sms_stub.segments import BASIC, CAPACITY, EXTENSION, Sms, encode
@@ -76,6 +76,7 @@ def test_where_segments_end(text: str, encoding: str, segments: int) -> None:
     assert (encoding, segments) == (sms.encoding, len(sms.segments))
 
 
+@settings(deadline=None)
 @given(texts)
 def test_segments_are_the_text_and_fit(text: str) -> None:
     sms = encode(text)
@@ -90,6 +91,7 @@ def test_segments_are_the_text_and_fit(text: str) -> None:
         assert units(sms, text) > alone
 
 
+@settings(deadline=None)
 @given(texts)
 def test_gsm_only_where_every_character_has_it(text: str) -> None:
     assert (encode(text).encoding == "GSM-7") == (set(text) <= set(GSM))

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sendoff.errors import ConfigurationError
@@ -96,6 +96,7 @@ def test_two_rules_fail_different_messages() -> None:
     assert abs(counts.count(two) / 4000 - 0.25) < 0.03
 
 
+@settings(deadline=None)
 @given(st.integers(), st.text(), st.integers(1, 50), st.floats(0, 1))
 def test_the_same_try_is_always_judged_the_same(seed: int, key: str, attempt: int, share: float) -> None:
     rule = Rule(verdict="outage", share=share)
