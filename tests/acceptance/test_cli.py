@@ -82,7 +82,7 @@ def test_people_are_told_what_became_of_each_channel(sendoff: Cli) -> None:
     told = first.out.splitlines()
     assert (told[0][:13], told[1].split(), [line.split()[:2] for line in told[2:]]) == (
         "notification ",
-        ["channel", "outcome", "row", "reason"],
+        ["channel", "outcome", "row"],
         [["pager", "created"], ["siren", "created"]],
     )
     assert [line.split()[:2] for line in second.out.splitlines()[2:]] == [

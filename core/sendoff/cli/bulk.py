@@ -44,7 +44,7 @@ def enqueue_lines(cli: Cli, source: BinaryIO, defaults: Mapping[str, Any]) -> No
                 outcomes.update(_told(cli, number, answers[number]))
             shown.set(outcomes["lines"])
     if not cli.as_json:
-        from sendoff.cli.output import Column, table
+        from sendoff.cli.tables import Column, table
 
         names = ("created", "duplicate", "suppressed")
         table(

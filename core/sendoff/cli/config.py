@@ -16,7 +16,7 @@ def config(cli: Cli) -> None:
     found = [{"key": key, "value": value, "source": source} for key, value, source in cli.settings().describe()]
 
     def people() -> None:
-        from sendoff.cli.output import Column, table
+        from sendoff.cli.tables import Column, table
 
         table(
             [Column("setting", fixed=True), Column("value", fluid=True), Column("source", fluid=True)],

@@ -24,7 +24,7 @@ def doctor(cli: Cli) -> None:
     errors = sum(item.level == "error" for item in items)
 
     def people() -> None:
-        from sendoff.cli.output import lines
+        from sendoff.cli.tables import lines
 
         for item in items:
             lines(f"{item.level:<8} {item.name}: {item.message}")

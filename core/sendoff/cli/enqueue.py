@@ -60,7 +60,7 @@ def enqueue(
     answer = cli.app().enqueue(_one(recipient, type, said), None)
 
     def people() -> None:
-        from sendoff.cli.output import Column, lines, table
+        from sendoff.cli.tables import Column, lines, table
 
         lines(f"notification {answer.notification_id}")
         table(
@@ -85,7 +85,7 @@ def send(cli: Cli, recipient: str, type: str, **content: Any) -> None:
     failed = [row for row in rows if row.status not in {"sent", "delivered"}]
 
     def people() -> None:
-        from sendoff.cli.output import Column, table
+        from sendoff.cli.tables import Column, table
         from sendoff.cli.words import next_step, verdict_words
 
         table(

@@ -20,7 +20,8 @@ def fetch(cli: Cli, name: str, dry_run: bool) -> None:
 
     Exit code 1 when it failed; a notification that was rejected does not stop it and is told on stderr.
     """
-    from sendoff.cli.output import Column, lines, progress, table
+    from sendoff.cli.output import progress
+    from sendoff.cli.tables import Column, lines, table
 
     with progress(cli, f"fetching {name}"):
         report = cli.app().fetch(name, dry_run=dry_run)

@@ -30,7 +30,7 @@ def migrate(cli: Cli, sql: bool) -> None:
         done = cli.app().migrate(on_step=lambda step: shown.set(next(steps), f"{step.name} {step.to_revision}"))
 
     def people() -> None:
-        from sendoff.cli.output import lines
+        from sendoff.cli.tables import lines
 
         if not done:
             lines("the database is up to date")

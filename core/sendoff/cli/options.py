@@ -11,6 +11,7 @@ A command is written as::
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -136,11 +137,23 @@ def common_options(command: F) -> F:
     return command
 
 
+def _quiet(cli: Cli) -> None:
+    """A command says what it has to say by itself; the log of the core is for workers, and for whoever debugs."""
+    if cli.debug:
+        from sendoff.cli.logs import set_up_logging
+
+        set_up_logging("debug", "line")
+    else:
+        logging.getLogger("sendoff").addHandler(logging.NullHandler())
+
+
 def common(function: Callable[..., R]) -> Callable[..., R]:
     """Add the common options and hand the function a :class:`Cli` first."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> R:
-        return function(click.get_current_context().ensure_object(Cli), *args, **kwargs)
+        cli = click.get_current_context().ensure_object(Cli)
+        _quiet(cli)
+        return function(cli, *args, **kwargs)
 
     return common_options(call)

@@ -20,7 +20,7 @@ def plugins(cli: Cli) -> None:
     found = list(cli.app(broken_plugins=True).registry.plugins)
 
     def people() -> None:
-        from sendoff.cli.output import Column, lines, table
+        from sendoff.cli.tables import Column, lines, table
 
         if not found:
             lines("no plugins; install one (pip install sendoff-inbox) or name a module with -p")

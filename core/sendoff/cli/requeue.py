@@ -75,7 +75,7 @@ def requeue(
 
 
 def _say(text: str) -> None:
-    from sendoff.cli.output import lines
+    from sendoff.cli.tables import lines
 
     lines(text)
 

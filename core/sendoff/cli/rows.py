@@ -50,8 +50,8 @@ def list_rows(cli: Cli, *, limit: int, **wanted: Any) -> None:
     rows = cli.app().list(limit=limit, **wanted)
 
     def people() -> None:
-        from sendoff.cli.output import Column, lines, table
-        from sendoff.cli.words import verdict_words
+        from sendoff.cli.tables import Column, lines, table
+        from sendoff.cli.words import note
 
         if not rows:
             lines("no rows")
@@ -60,27 +60,15 @@ def list_rows(cli: Cli, *, limit: int, **wanted: Any) -> None:
         table(
             [
                 Column("id", fixed=True),
-                Column("channel", fixed=True),
-                Column("recipient", fixed=True),
-                Column("type", fixed=True),
+                "channel",
+                "recipient",
+                "type",
                 "state",
-                Column("tries", numeric=True),
                 "created",
-                "next try",
-                Column("verdict", fluid=True),
+                Column("note", fluid=True),
             ],
             [
-                (
-                    row.id,
-                    row.channel,
-                    row.recipient,
-                    row.type,
-                    row.state,
-                    row.try_count,
-                    ago(row.created_at, now),
-                    ago(row.next_attempt_at, now) if row.status == "pending" and row.state != "leased" else "",
-                    verdict_words(row),
-                )
+                (row.id, row.channel, row.recipient, row.type, row.state, ago(row.created_at, now), note(row, now))
                 for row in rows
             ],
         )
@@ -98,7 +86,7 @@ def show(cli: Cli, id: UUID) -> None:
     row = cli.app().show(id)
 
     def people() -> None:
-        from sendoff.cli.output import facts, lines, table
+        from sendoff.cli.tables import facts, lines, table
         from sendoff.cli.words import channel_notes, event_words, next_step, verdict_words
 
         now = datetime.now(UTC)
@@ -168,7 +156,7 @@ def cancel(cli: Cli, notification_id: UUID) -> None:
     answers = cli.app().cancel(notification_id)
 
     def people() -> None:
-        from sendoff.cli.output import Column, table
+        from sendoff.cli.tables import Column, table
 
         table(
             [Column("row", fixed=True), Column("channel", fixed=True), Column("outcome", fluid=True)],

@@ -26,7 +26,7 @@ def status(cli: Cli) -> None:
 
 
 def _people(found: Status) -> None:
-    from sendoff.cli.output import Column, lines, table
+    from sendoff.cli.tables import Column, lines, table
 
     names = [*ALWAYS, *(name for name in SOMETIMES if any(getattr(each, name) for each in found.channels))]
     if found.channels:

@@ -9,7 +9,7 @@ from typing import Any
 from sendoff.cli.text import relative, span
 from sendoff.report import ChannelStatus, EventView, OutgoingView
 
-__all__ = ["channel_notes", "event_words", "next_step", "verdict_words"]
+__all__ = ["channel_notes", "event_words", "next_step", "note", "verdict_words"]
 
 _VERDICTS = {
     "sent": "sent",
@@ -109,6 +109,18 @@ def next_step(row: OutgoingView, now: datetime | None = None) -> str:
         case "expired":
             return "nothing: its time was over before it was sent"
     return f"unknown status {row.status}"
+
+
+def note(row: OutgoingView, now: datetime) -> str:
+    """What a list has room for: when the next try is, and how the last one ended."""
+    parts = [verdict_words(row)]
+    moment = row.next_attempt_at
+    if row.status == "pending" and row.state != "leased" and moment is not None:
+        if moment > now:
+            parts.insert(0, f"try {row.try_count + 1} {relative(moment, now, parts=1)}")
+        elif row.try_count:
+            parts.insert(0, f"try {row.try_count + 1} is due")
+    return "; ".join(part for part in parts if part)
 
 
 def _pending(row: OutgoingView, now: datetime) -> str:

@@ -95,7 +95,8 @@ def drain(
     For cron, or a host without a worker.
     """
     from sendoff.cli.logs import set_up_logging
-    from sendoff.cli.output import facts, progress
+    from sendoff.cli.output import progress
+    from sendoff.cli.tables import facts
 
     set_up_logging(log_level, log_format)
     with progress(cli, "draining") as shown:

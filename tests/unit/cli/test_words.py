@@ -9,7 +9,7 @@ from uuid import UUID
 import attrs
 import pytest
 
-from sendoff.cli.words import channel_notes, event_words, next_step, verdict_words
+from sendoff.cli.words import channel_notes, event_words, next_step, note, verdict_words
 from sendoff.report import ChannelStatus, EventView, OutgoingView
 
 NOW = datetime(2026, 12, 1, 9, 0, tzinfo=UTC)
@@ -77,6 +77,24 @@ def test_what_happens_next(facts: dict[str, Any], expected: str) -> None:
 )
 def test_the_last_verdict(facts: dict[str, Any], expected: str) -> None:
     assert verdict_words(row(**facts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"next_attempt_at": NOW}, ""),
+        ({"state": "scheduled", "next_attempt_at": NOW + timedelta(minutes=90)}, "try 1 in 1 h"),
+        (
+            {"try_count": 1, "next_attempt_at": NOW + timedelta(seconds=30), "verdict": "retryable", "reason": "busy"},
+            "try 2 in 30 s; failed, retryable: busy",
+        ),
+        ({"try_count": 1, "next_attempt_at": NOW, "verdict": "outage"}, "try 2 is due; channel outage"),
+        ({"state": "leased", "next_attempt_at": NOW + timedelta(seconds=60)}, ""),
+        ({"status": "dead", "verdict": "permanent", "reason": "550"}, "refused for good: 550"),
+    ],
+)
+def test_the_note_of_a_list(facts: dict[str, Any], expected: str) -> None:
+    assert note(row(**facts), NOW) == expected
 
 
 @pytest.mark.parametrize(
