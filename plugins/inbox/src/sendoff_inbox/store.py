@@ -24,8 +24,8 @@ _FIELDS = ("id", "outgoing_id", "notification_id", "recipient", "type", "title",
 _COLUMNS = ", ".join((*_FIELDS, "created_at"))
 
 #: The first 8 bytes of an id are the time and the version, the others come from a random uuid with its variant. The
-#: clock is the statement's, not the transaction's start. Rows are inserted in the order of ``place``, which is the order
-#: of outgoing ids, so that two workers with the same rows wait for each other instead of deadlocking.
+#: clock is the statement's, not the transaction's start. Rows are inserted in the order of ``place``, which is that of
+#: outgoing ids, so that two workers with the same rows wait for each other instead of deadlocking.
 _POSTGRESQL = text(f"""
     INSERT INTO sendoff_inbox ({_COLUMNS})
     WITH clock AS MATERIALIZED (
