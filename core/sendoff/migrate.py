@@ -201,12 +201,15 @@ class _Job:
 
 
 def _within(connection: Connection, job: _Job) -> None:
-    """In the caller's transaction, which is begun if it was not."""
+    """In the caller's transaction, which is begun if it was not: outside one, alembic would commit its own."""
     if connection.dialect.name == "sqlite":
         begin_immediate(connection)
-    elif _behind(_read(connection), job.sets):
-        # To the end of the caller's transaction: nobody may create meanwhile what it has created and not committed.
-        take(connection, job.patience)
+    else:
+        if not connection.in_transaction():
+            connection.begin()
+        if _behind(_read(connection), job.sets):
+            # To the end of the caller's transaction: nobody may create what it has created and not committed yet.
+            take(connection, job.patience)
     for one in _behind(_read(connection), job.sets):
         job.run(one, connection, autocommit=False)
 

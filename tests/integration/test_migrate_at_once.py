@@ -150,6 +150,7 @@ def test_a_table_in_use_is_waited_for_without_holding_up_others(
             until(lambda: waits(watcher))
         with takes(0, 1.5), postgres.connect() as another:
             # Queues behind the ALTER TABLE, which steps back before it gets the table.
+            another.exec_driver_sql("SET LOCAL lock_timeout = '5 s'")
             another.execute(sa.text("SELECT * FROM sendoff_pager"))
         assert done == []
     thread.join(10)
