@@ -96,7 +96,11 @@ async def call_async(method: Callable[[Any], Any], argument: Any) -> Any:
 
 def call_in_thread(method: Callable[[Any], Any], argument: Any) -> Any:
     """Call a synchronous ``send`` or ``send_many``; one that returns an awaitable gets a loop for it."""
-    answer = method(argument)
+    try:
+        answer = method(argument)
+    except StopIteration as error:
+        # A future cannot hold this one: its waiter would never hear of it.
+        raise RuntimeError("StopIteration") from error
     return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
 
 
