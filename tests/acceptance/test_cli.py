@@ -159,7 +159,7 @@ def test_programs_get_one_answer_for_each_line_in_order(sendoff: Cli) -> None:
         (7, "title"),
     ]
     assert [answers[index]["rows"][0]["outcome"] for index in (0, 1, 6)] == ["created", "created", "duplicate"]
-    assert ran.code == 1
+    assert (ran.code, ran.error["message"]) == (1, "4 of 7 lines rejected; the others are in")
 
 
 def test_a_file_is_read_like_a_pipe(sendoff: Cli, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from sendoff.notification import Enqueued, Notification, Rejected
 
 __all__ = ["BATCH", "enqueue_lines"]
 
+#: What some editors put before the first line of UTF-8.
+BOM = b"\xef\xbb\xbf"
 #: Lines per transaction.
 BATCH = 500
 
@@ -36,7 +38,7 @@ def enqueue_lines(cli: Cli, source: BinaryIO, defaults: Mapping[str, Any]) -> No
             answers: dict[int, Enqueued | Rejected] = {}
             for number, line in batch:
                 try:
-                    good.append((number, parse_line(line, defaults)))
+                    good.append((number, parse_line(line.removeprefix(BOM) if number == 1 else line, defaults)))
                 except InvalidNotification as error:
                     answers[number] = Rejected(number, error.field, str(error))
             answers.update(_enqueue(cli, good, batch[0][0] if outcomes else None))
@@ -79,7 +81,8 @@ def _enqueue(
 def _told(cli: Cli, number: int, answer: Enqueued | Rejected) -> Counter[str]:
     """Print what there is to say about one line; what it adds to the sums."""
     if isinstance(answer, Rejected):
-        print(f"sendoff: line {number}: {one_line(_reason(answer))}", file=sys.stderr)
+        if not cli.as_json:
+            print(f"sendoff: line {number}: {one_line(_reason(answer))}", file=sys.stderr)
         told: dict[str, Any] = {"line": number, "field": answer.field, "error": answer.error}
         sums = Counter(lines=1, rejected=1)
     else:

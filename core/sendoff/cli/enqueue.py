@@ -88,6 +88,7 @@ def send(cli: Cli, recipient: str, type: str, **content: Any) -> None:
         from sendoff.cli.tables import Column, table
         from sendoff.cli.words import next_step, verdict_words
 
+        now = cli.now()
         table(
             [
                 Column("channel", fixed=True),
@@ -96,7 +97,7 @@ def send(cli: Cli, recipient: str, type: str, **content: Any) -> None:
                 Column("next", fluid=True),
                 Column("row", fixed=True),
             ],
-            [(row.channel, row.state, verdict_words(row), next_step(row), row.id) for row in rows],
+            [(row.channel, row.state, verdict_words(row), next_step(row, now), row.id) for row in rows],
         )
 
     cli.show(rows, people)

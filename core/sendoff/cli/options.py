@@ -10,10 +10,12 @@ A command is written as::
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -60,6 +62,12 @@ class Cli:
                     raise PluginBroken(f"plugin {plugin.name} cannot be used: {plugin.error}", plugin=plugin.name)
         return self._app
 
+    def now(self) -> datetime:
+        """The database's clock: rows are told relative to the clock that wrote them."""
+        from sendoff.store import reports
+
+        return self.app().store.read(reports.database_now)
+
     def settings(self, worker: Mapping[str, Any] | None = None) -> Settings:
         """The settings alone: no plugin is imported for them."""
         from sendoff.settings import Settings
@@ -92,9 +100,11 @@ class Cli:
 
 def make_current_folder_importable() -> None:
     """``-p orders`` finds ``./orders.py``, from the installed command as from ``python -m sendoff``."""
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+    # A folder that was deleted under us has no name, and nothing to import either.
+    with contextlib.suppress(FileNotFoundError):
+        here = str(Path.cwd())
+        if here not in sys.path and "" not in sys.path:
+            sys.path.insert(0, here)
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -56,7 +56,7 @@ def list_rows(cli: Cli, *, limit: int, **wanted: Any) -> None:
         if not rows:
             lines("no rows")
             return
-        now = datetime.now(UTC)
+        now = cli.now()
         table(
             [
                 Column("id", fixed=True),
@@ -89,7 +89,7 @@ def show(cli: Cli, id: UUID) -> None:
         from sendoff.cli.tables import facts, lines, table
         from sendoff.cli.words import channel_notes, event_words, next_step, verdict_words
 
-        now = datetime.now(UTC)
+        now = cli.now()
         notes: list[str] = []
         if row.status == "pending":
             channels = {channel.name: channel for channel in cli.app().status().channels}

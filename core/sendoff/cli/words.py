@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sendoff.cli.text import relative, span
@@ -87,9 +87,8 @@ def _extra(detail: Mapping[str, Any]) -> list[str]:
 _TOLD = {"reason", "verdict", "provider_ref", "delay", "details", "sent", "claim_count"}
 
 
-def next_step(row: OutgoingView, now: datetime | None = None) -> str:
+def next_step(row: OutgoingView, now: datetime) -> str:
     """What will happen to this row if nobody does anything."""
-    now = now or datetime.now(UTC)
     match row.status:
         case "pending":
             words = _pending(row, now)
