@@ -18,6 +18,7 @@ from sendoff.types import to_micros
 
 __all__ = ["Prepared", "enqueue", "new_id", "prepare"]
 
+
 def new_id() -> uuid.UUID:
     """A time-ordered id (UUID version 7, RFC 9562)."""
     return uuid.UUID(int=uuid_utils.uuid7().int)
@@ -157,7 +158,8 @@ def enqueue(executor: Executor, prepared: Sequence[Prepared], *, wake: bool = Tr
         rows = [_behind(row, existing) for _, row in members]
         for ordinal, found in insert_rows(executor, rows, wake=wake).items():
             existing[rows[ordinal].id] = found
-    return [_answer(executor, item, existing) for item in prepared]
+    moved: dict[uuid.UUID, uuid.UUID] = {}
+    return [_answer(executor, item, existing, moved) for item in prepared]
 
 
 def _behind(row: NewRow, existing: dict[uuid.UUID, Existing]) -> NewRow:
@@ -167,11 +169,15 @@ def _behind(row: NewRow, existing: dict[uuid.UUID, Existing]) -> NewRow:
     return evolve(row, after_id=existing[row.after_id].id)
 
 
-def _answer(executor: Executor, item: Prepared, existing: dict[uuid.UUID, Existing]) -> Enqueued:
+def _answer(
+    executor: Executor, item: Prepared, existing: dict[uuid.UUID, Existing], moved: dict[uuid.UUID, uuid.UUID]
+) -> Enqueued:
+    """``moved``: notifications of this call that joined an older one, and which."""
     duplicates = [existing[row.id] for row in item.rows if row.id in existing]
     notification_id = item.notification_id
     if duplicates:
-        notification_id = min(found.notification_id for found in duplicates)
+        notification_id = min(moved.get(found.notification_id, found.notification_id) for found in duplicates)
+        moved[item.notification_id] = notification_id
         for row in item.rows:
             if row.id not in existing:
                 adopt(executor, row.id, notification_id)

@@ -72,6 +72,8 @@ class DriverExecutor:
 
     def execute(self, sql: str, parameters: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         cursor = self.connection.cursor(**self._cursor_options)
+        if isinstance(cursor, sqlite3.Cursor):
+            cursor.row_factory = None  # the application's rows may be dictionaries
         try:
             cursor.execute(_pyformat(sql) if self._pyformat else sql, dict(parameters))
             return list(cursor.fetchall()) if cursor.description else []

@@ -91,7 +91,7 @@ WITH input AS MATERIALIZED (
     statement_timestamp() + lease * interval '1 second', claimed_by, dedup_key, collapse_key,
     coalesce(timestamptz 'epoch' + expires_at * interval '1 microsecond', due + ttl * interval '1 second'),
     after_id, after_when, after_delay, statement_timestamp()
-  FROM input ORDER BY recipient, channel, dedup_key, ord
+  FROM input ORDER BY recipient COLLATE "C", channel COLLATE "C", dedup_key COLLATE "C", ord
   ON CONFLICT (recipient, channel, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING
   RETURNING id, notification_id, recipient, channel, type, status, claimed_until
 ), logged AS (
@@ -158,8 +158,10 @@ def insert_rows(executor: Executor, rows: Sequence[NewRow], *, wake: bool = True
     In the caller's transaction, the first statement is the write. Concurrent inserts of one key wait for each other.
     """
     duplicates: dict[int, Existing] = {}
+    # In key order over all chunks: two calls with the same keys in opposite order would deadlock.
+    ordered = sorted(enumerate(rows), key=_by_key)
     for start in range(0, len(rows), CHUNK):
-        todo = dict(enumerate(rows[start : start + CHUNK], start))
+        todo = dict(ordered[start : start + CHUNK])
         for _ in range(_ROUNDS):
             created = _insert_chunk(executor, todo, wake=wake)
             todo = {ordinal: row for ordinal, row in todo.items() if ordinal not in created}
@@ -172,6 +174,11 @@ def insert_rows(executor: Executor, rows: Sequence[NewRow], *, wake: bool = True
         else:
             raise StoreError("rows under the same dedup keys keep appearing and vanishing; try again")
     return duplicates
+
+
+def _by_key(numbered: tuple[int, NewRow]) -> tuple[str, str, str]:
+    row = numbered[1]
+    return row.recipient, row.channel, row.dedup_key or ""
 
 
 def _insert_chunk(executor: Executor, rows: Mapping[int, NewRow], *, wake: bool) -> set[int]:
