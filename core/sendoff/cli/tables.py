@@ -170,7 +170,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
 
 def lines(*texts: str) -> None:
     """Sentences, each harmless to a terminal."""
-    _write("\n".join(plain(text) for text in texts))
+    sys.stdout.write("".join(f"{plain(text).rstrip()}\n" for text in texts))
 
 
 def _text(value: object) -> str:

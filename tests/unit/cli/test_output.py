@@ -81,9 +81,9 @@ def test_facts_leave_out_what_there_is_not(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_sentences_stay_on_their_line(capsys: pytest.CaptureFixture[str]) -> None:
-    lines("one\ntwo", "", "three")
+    lines("one\ntwo", "", "three", "")
 
-    assert capsys.readouterr().out == "one two\n\nthree\n"
+    assert capsys.readouterr().out == "one two\n\nthree\n\n"
 
 
 def test_datetimes_without_rows_print_the_titles_alone(capsys: pytest.CaptureFixture[str]) -> None:
