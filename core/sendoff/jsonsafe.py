@@ -11,7 +11,7 @@ import orjson
 
 from sendoff.errors import InvalidNotification
 
-__all__ = ["check_json", "check_text", "clean_text", "dumps", "loads"]
+__all__ = ["as_text", "check_json", "check_text", "clean_text", "dumps", "loads"]
 
 MAX_DEPTH = 64
 #: PostgreSQL's json stores integers of any size; orjson reads and writes 64 bits.
@@ -64,6 +64,14 @@ def _key(key: object, field: str) -> str:
     if not isinstance(key, str):
         raise InvalidNotification(field, f"has the key {key!r}; JSON keys are text", value=key)
     return check_text(str.__str__(key), f"{field} (key)")
+
+
+def as_text(value: object) -> str:
+    """The text of somebody else's object: its type's name where it cannot tell."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - __str__ may raise anything
+        return type(value).__name__
 
 
 def clean_text(text: str, *, limit: int = 2000) -> str:

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 from attrs import field, frozen
 
+from sendoff.jsonsafe import as_text
+
 __all__ = [
     "RETRY_AFTER_CAP",
     "NoTarget",
@@ -36,12 +38,7 @@ def _span(value: timedelta | float | None) -> timedelta | None:
 
 
 def _text(value: str) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 - the words of somebody else's object
-        return type(value).__name__
+    return value if type(value) is str else as_text(value)
 
 
 def _optional_text(value: str | None) -> str | None:

@@ -8,22 +8,23 @@ because the provider has accepted the message; on a final row it still fills a n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
 import sqlalchemy as sa
-from attrs import frozen
+from attrs import define
 from sqlalchemy import Connection
 
-from sendoff.jsonsafe import clean_text, dumps
+from sendoff.jsonsafe import MAX_DEPTH, as_text, clean_text, dumps
 from sendoff.policy import Transition
 from sendoff.secret import scrub
 
 __all__ = ["Settle", "Settled", "settle_postgresql", "settle_sqlite"]
 
 
-@frozen(eq=False)
+# Not frozen: attrs sets each field of a frozen class through a call, and one is made for every row.
+@define(eq=False)
 class Settle:
     """One verdict to write: which row, under which lease, and the transition it means."""
 
@@ -63,9 +64,11 @@ class Settle:
         }
 
 
-def storable(value: Any) -> Any:
+def storable(value: Any, *, depth: int = 0) -> Any:
     """What a channel handed over for storing, as JSON that every database takes: unknown objects as text, texts
     cleaned, so that one odd detail never costs a verdict."""
+    if depth > MAX_DEPTH:
+        return "…"
     match value:
         case None | bool():
             return value
@@ -75,15 +78,15 @@ def storable(value: Any) -> Any:
             return value if -(2**63) <= value < 2**63 else str(value)
         case float():
             return value if math.isfinite(value) else str(value)
-        case dict():
-            return {clean_text(str(key)): storable(item) for key, item in value.items()}
+        case dict() | Mapping():
+            return {clean_text(as_text(key)): storable(item, depth=depth + 1) for key, item in value.items()}
         case list() | tuple():
-            return [storable(item) for item in value]
+            return [storable(item, depth=depth + 1) for item in value]
         case _:
-            return clean_text(scrub(str(value)))
+            return clean_text(scrub(as_text(value)))
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Settled:
     """What a settle did to one row. ``lost``: another claim, a person or a receipt had ended the lease before."""
 
@@ -126,7 +129,7 @@ WITH input AS MATERIALIZED (
     status = CASE WHEN d.fits THEN d.new_status ELSE o.status END,
     verdict = CASE WHEN d.fits THEN coalesce(d.verdict, o.verdict) ELSE o.verdict END,
     reason = CASE WHEN NOT d.fits OR d.kind = 'released' AND NOT d.cancels THEN o.reason
-      WHEN d.cancels THEN concat_ws(': ', 'cancelled', d.reason) ELSE d.reason END,
+      WHEN d.cancels THEN concat_ws(': ', 'cancelled', nullif(d.reason, '')) ELSE d.reason END,
     provider_ref = CASE WHEN d.fits THEN coalesce(d.provider_ref, o.provider_ref)
       ELSE coalesce(o.provider_ref, d.provider_ref) END,
     progress = CASE WHEN d.fits THEN coalesce(d.progress, o.progress) ELSE o.progress END,
@@ -161,7 +164,7 @@ _SETTLE_POSTGRESQL = sa.text(_POSTGRESQL)
 
 def settle_postgresql(connection: Connection, verdicts: Sequence[Settle]) -> list[Settled]:
     """Write a batch in which no id stands twice. One round trip; the caller commits or is in autocommit."""
-    found = connection.execute(_SETTLE_POSTGRESQL, {"rows": dumps([verdict.record() for verdict in verdicts])})
+    found = connection.execute(_SETTLE_POSTGRESQL, {"rows": dumps([verdict.record() for verdict in verdicts])}).all()
     applied = {id: Settled(id, "applied", status, kind) for id, status, kind in found}
     return [applied.get(verdict.id) or Settled(verdict.id, "lost") for verdict in verdicts]
 
