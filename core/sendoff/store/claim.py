@@ -276,6 +276,7 @@ def take_given(connection: Connection, ids: Sequence[UUID], claimed_by: str, lea
                 row.channel == channel,
                 row.status == "pending",
                 row.next_attempt_at <= db_now(),
+                sa.or_(row.expires_at.is_(None), row.expires_at > db_now()),
                 free,
             )
             .values(
