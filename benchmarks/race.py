@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import multiprocessing
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -107,21 +109,17 @@ def _work(so: Sendoff, board: Board, done: Callable[[int, float], None]) -> None
         for _ in range(so.settings.worker.store_threads):
             stack.enter_context(so.engine.connect())
 
-    async def watch() -> None:
+    def watch() -> None:
         seen = 0
         while not board.enough.is_set():
-            await asyncio.sleep(LOOK)
-            counts = worker.settler.counts["sent"]
-            if counts > seen:
-                done(counts - seen, time.monotonic())
-                seen = counts
-        worker.stop()
-
-    async def work() -> None:
-        serving = asyncio.ensure_future(worker.serve())
-        await asyncio.sleep(0)
-        await asyncio.gather(serving, watch())
+            time.sleep(LOOK)
+            sent = worker.settler.counts["sent"] if hasattr(worker, "settler") else 0
+            if sent > seen:
+                done(sent - seen, time.monotonic())
+                seen = sent
+        os.kill(os.getpid(), signal.SIGTERM)
 
     board.start.wait(START)
-    asyncio.run(work())
+    threading.Thread(target=watch, daemon=True).start()
+    worker.run()
     so.close()

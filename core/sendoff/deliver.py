@@ -18,6 +18,8 @@ from sendoff.verdict import NoTarget, Retryable, Verdict
 
 __all__ = ["accept_verdicts", "classify", "idempotency_key", "is_async", "knows_payload", "make_delivery"]
 
+_PRIORITIES = {int(priority): priority for priority in Priority}
+
 
 def idempotency_key(row: Claimed) -> str:
     """The same for every try of a row, new after a requeue."""
@@ -33,7 +35,8 @@ def knows_payload(row: Claimed, channel: Channel) -> bool:
 def make_delivery(row: Claimed, addresses: Sequence[str], claimed_at: float, timeout: float) -> Delivery:
     """The row as its channel sees it. ``claimed_at`` is the monotonic time of the claim, to which the database's
     clock is tied; the deadline is ``timeout`` seconds from now."""
-    payload = {key: value for key, value in row.payload.items() if key != PAYLOAD_VERSION_KEY}
+    payload = dict(row.payload)
+    payload.pop(PAYLOAD_VERSION_KEY, None)
     return Delivery(
         id=row.id,
         notification_id=row.notification_id,
@@ -45,7 +48,7 @@ def make_delivery(row: Claimed, addresses: Sequence[str], claimed_at: float, tim
         attempt=row.try_count + 1,
         idempotency_key=idempotency_key(row),
         collapse_key=row.collapse_key,
-        priority=Priority(row.priority),
+        priority=_PRIORITIES[row.priority],
         progress=row.progress,
         meta=row.meta or {},
         created_at=row.created_at,
@@ -86,12 +89,6 @@ def accept_verdicts(answer: object, count: int) -> list[Verdict]:
         return [as_verdict(item, what="send_many()") for item in answer]
     got = f"{len(answer)} verdicts" if isinstance(answer, Sequence) else type(answer).__name__
     return [Retryable(f"send_many() returned {got} for {count} deliveries", maybe_sent=True)] * count
-
-
-async def call_async(method: Callable[[Any], Any], argument: Any) -> Any:
-    """Call ``send`` or ``send_many`` on the loop; an awaitable that a plain method returned is awaited too."""
-    answer = method(argument)
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 def call_in_thread(method: Callable[[Any], Any], argument: Any) -> Any:

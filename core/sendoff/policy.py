@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from sendoff.limits import Retry
 from sendoff.verdict import RETRY_AFTER_CAP, NoTarget, Outage, Permanent, Retryable, Sent, Verdict
@@ -23,7 +23,8 @@ LOST_LEASES_SUSPECT = 2
 Kind: TypeAlias = Literal["sent", "no_target", "retry", "dead", "outage", "released", "cancelled"]
 
 
-@frozen(eq=False)
+# Not frozen: attrs sets each field of a frozen class through a call, and one is made for every row.
+@define(eq=False)
 class Facts:
     """What a decision needs to know of the row, as it was when its lease began. Moments are the database's clock,
     in seconds since 1970."""
@@ -64,6 +65,8 @@ class Transition:
     @classmethod
     def sent(cls, verdict: Sent) -> Transition:
         """The provider accepted it."""
+        if verdict.provider_ref is None and verdict.details is None:
+            return _PLAINLY_SENT
         return cls(
             kind="sent",
             status="sent",
@@ -122,6 +125,10 @@ class Transition:
     def released(cls, reason: str, *, delay: float | None = None) -> Transition:
         """Given back without a try: claimable at once (or after ``delay``), at no cost."""
         return cls(kind="released", status="pending", verdict=None, reason=reason, delay=delay)
+
+
+#: What most rows come to; frozen, so that they can share it.
+_PLAINLY_SENT = Transition(kind="sent", status="sent", verdict="sent", tried=1)
 
 
 def decide(facts: Facts, verdict: Verdict, policy: Policy, now: float, *, jitter: float = 0.0) -> Transition:

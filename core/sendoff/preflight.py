@@ -67,8 +67,10 @@ class Preflight:
     async def addressed(self, leased: list[Leased]) -> list[tuple[Leased, list[str]]]:
         """Each row with its addresses: its own, else the channel's, one look-up for all."""
         known: dict[str, list[str]] = {}
+        if not self._has_addresses:
+            return [(item, item.row.addresses or []) for item in leased]
         recipients = sorted({item.row.recipient for item in leased if item.row.addresses is None})
-        if recipients and self._has_addresses:
+        if recipients:
             try:
                 known = await self._host.look_up(self._spec, recipients)
             except Exception as error:  # noqa: BLE001 - a plugin's look-up may raise anything

@@ -6,6 +6,7 @@ Claiming and delivering overlap. What was claimed waits in ``_ready``, never mor
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import random
 import time
@@ -17,7 +18,6 @@ from uuid import UUID
 
 from sendoff.deliver import (
     accept_verdicts,
-    call_async,
     call_in_thread,
     classify,
     is_async,
@@ -60,6 +60,8 @@ class ChannelRunner:
         self._needed = spec.limits.timeout + host.settings.margin
         self._per_call = spec.limits.batch if self._is_batch else 1
         self._threads = None if self._is_async else DaemonThreads(self.concurrency, f"sendoff-{spec.name}")
+        method = self._channel.send_many if isinstance(self._channel, BatchChannel) else self._channel.send
+        self._method: Callable[[Any], Any] = method if self._threads is None else partial(self._in_thread, method)
         self._deadlines = Deadlines(loop, self._overstayed)
         self._preflight = Preflight(spec, host, self._write, self._decide)
         self._ready: deque[Leased] = deque()
@@ -195,24 +197,22 @@ class ChannelRunner:
         flight = Flight(rows, now, now + timeout)
         self._calls += 1
         self._running.update([row.id for row in rows])
-        method: Callable[[Any], Any] = self._channel.send
-        argument: Any = deliveries[0]
-        if isinstance(self._channel, BatchChannel):
-            method, argument = self._channel.send_many, deliveries
-        if self._threads is None:
-            flight.task = self._loop.create_task(self._call(flight, call_async(method, argument)))
-        else:
-            thread = asyncio.wrap_future(self._threads.submit(call_in_thread, method, argument), loop=self._loop)
-            flight.task = self._loop.create_task(self._call(flight, thread))
+        flight.task = self._loop.create_task(self._call(flight, deliveries if self._is_batch else deliveries[0]))
         self._deadlines.watch(flight)
         self._host.took_off(flight)
         return flight
 
-    async def _call(self, flight: Flight, answer: Any) -> None:
+    def _in_thread(self, method: Callable[[Any], Any], argument: Any) -> asyncio.Future[Any]:
+        assert self._threads is not None, "only channels whose sending is a plain def have threads"
+        return asyncio.wrap_future(self._threads.submit(call_in_thread, method, argument), loop=self._loop)
+
+    async def _call(self, flight: Flight, argument: Any) -> None:
         """The wall: whatever the call does ends as one verdict for each row."""
         count = len(flight.rows)
         try:
-            given = await answer
+            given = self._method(argument)
+            if inspect.isawaitable(given):
+                given = await given
         except asyncio.CancelledError:
             verdicts: list[Verdict] = [Retryable("the call was cancelled", maybe_sent=True)] * count
         except BaseException as error:  # noqa: BLE001 - the wall: nothing a channel raises may pass it

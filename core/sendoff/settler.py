@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from attrs import frozen
+from attrs import define
 
 from sendoff.errors import StoreError, StoreUnavailable
 from sendoff.settlement import Settlement
@@ -31,7 +31,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 OTHERS_FIRST = 5.0
 
 
-@frozen(eq=False)
+# Not frozen: attrs sets each field of a frozen class through a call, and one is made for every row.
+@define(eq=False)
 class Outcome:
     """A verdict on its way: the row it belongs to and what to write."""
 

@@ -153,10 +153,13 @@ def _chain(error: BaseException) -> list[BaseException]:
     return found
 
 
+_SENT = Sent()
+
+
 def as_verdict(answer: object, *, what: str = "send()") -> Verdict:
     """What a channel returned as exactly one verdict: nonsense is ``Retryable``, because it may have been sent."""
     if answer is None:
-        return Sent()
+        return _SENT
     if isinstance(answer, Verdict):
         return answer
     return Retryable(f"{what} returned {type(answer).__name__} instead of a verdict", maybe_sent=True)

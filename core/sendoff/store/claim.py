@@ -44,7 +44,8 @@ def lane_order(turn: int) -> tuple[int, ...]:
             return LANES
 
 
-@frozen(eq=False)
+# Not frozen: attrs sets each field of a frozen class through a call, and one is made for every row.
+@define(eq=False)
 class Claimed:
     """A leased row, as the claim returned it. ``now`` is the database's clock at the claim and ``first_due_at`` a
     moment on it, in seconds since 1970; ``expires_in`` is seconds from ``now``."""
@@ -89,11 +90,8 @@ class Positions:
         self.at.clear()
 
     def advance(self, rows: Sequence[Claimed]) -> None:
-        """Move behind the rows just claimed. A find before the position moves it back there."""
-        for lane in LANES:
-            seen = [row.position for row in rows if row.priority == lane]
-            if seen:
-                self.at[lane] = max(seen)
+        """Move behind the rows just claimed, which are in order. A find before the position moves it back there."""
+        self.at.update({row.priority: row.position for row in rows})
 
 
 @frozen(kw_only=True)
@@ -187,7 +185,7 @@ def claim_postgresql(connection: Connection, request: ClaimRequest) -> list[Clai
             *row[16:21],
             (row[21], row[0]),
         )
-        for row in connection.execute(_CLAIM_POSTGRESQL, parameters)
+        for row in connection.execute(_CLAIM_POSTGRESQL, parameters).all()
     ]
     return _in_order(rows, request.lanes)
 
@@ -258,7 +256,8 @@ def _claimed(*values: Any) -> Claimed:
 
 def _in_order(rows: list[Claimed], lanes: Sequence[int]) -> list[Claimed]:
     rank = {lane: index for index, lane in enumerate(lanes)}
-    rows.sort(key=lambda row: (rank[row.priority], row.position))
+    # By the ids' numbers: UUIDs compare in Python, one call for each pair.
+    rows.sort(key=lambda row: (rank[row.priority], row.position[0], row.position[1].int))
     return rows
 
 
