@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -67,7 +68,7 @@ INDEX = "from sendoff_migrations import create_index\ncreate_index('sendoff_page
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return tmp_path
 
 
@@ -148,8 +149,9 @@ def test_a_writer_that_keeps_the_sqlite_file(empty_sqlite_url: str) -> None:
             with takes(0.3, 15), pytest.raises(MigrationTimeout, match=r"^another process has been writing .* 0\.3 s"):
                 migrate(engine, timeout=0.3)
         assert migrate(engine) == [FIRST]
-        with engine.connect() as connection:  # the pooled connection is as patient as it was
-            assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
+        # The pool's connections are as patient as they were.
+        with engine.connect() as one, engine.execution_options(sendoff_read_only=True).connect() as two:
+            assert [each.exec_driver_sql("PRAGMA busy_timeout").scalar() for each in (one, two)] == [30_000] * 2
 
 
 def test_a_table_in_use_is_waited_for_without_holding_up_others(
@@ -190,6 +192,16 @@ def test_a_table_that_stays_in_use_ends_in_a_message(
             migrate(postgres, [newer], timeout=0.5)
     assert caught.value.sqlstate == "55P03"
     assert migrate(postgres, [newer]) == [Applied("pager", "0002", "0003")]
+
+
+def test_a_long_revision_outlives_the_limit_on_idle_transactions(postgres: Engine, site: Path) -> None:
+    with postgres.connect() as connection:
+        database = connection.scalar(sa.text("SELECT current_database()"))
+        connection.exec_driver_sql(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '200 ms'")
+        connection.commit()
+    postgres.dispose()
+    long = write_plugin(site, "pager", "op.execute('SELECT pg_sleep(1)')")
+    assert migrate(postgres, [long]) == [FIRST, Applied("pager", None, "0001")]
 
 
 def test_no_session_keeps_what_a_run_has_set(postgres: Engine, site: Path) -> None:

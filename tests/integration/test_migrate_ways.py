@@ -91,6 +91,11 @@ def test_any_sqlite_engine_rolls_back_as_well(empty_sqlite_url: str, begin: str 
         connection.rollback()
     assert names(engine) == set()
     assert migrate(engine) == [FIRST]
+    with engine.connect() as connection, closing(sqlite3.connect(str(engine.url.database), timeout=0)) as other:
+        # It has the write lock before it reads: to get it after a read fails when somebody else has written meanwhile.
+        assert migrate(None, connection=connection) == []
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
     engine.dispose()
 
 
