@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import PLUGIN, environment, execute, run, start
+from tests.support.commands import PLUGIN, environment, execute, run, started
 
 ANSI = "\x1b["
 LINE = '{"recipient": "u%d", "type": "alert", "channels": ["pager"], "body": "ok"}\n'
@@ -127,7 +127,7 @@ def test_the_installed_command_is_the_same_program() -> None:
 def test_a_reader_that_goes_away_is_no_error(sqlite_url: str) -> None:
     lines = "".join(LINE % number for number in range(3000))
     run("enqueue", "--stdin", "--database-url", sqlite_url, "-p", PLUGIN, stdin=lines)
-    with start("list", "--limit", "3000", "--database-url", sqlite_url) as process:
+    with started("list", "--limit", "3000", "--database-url", sqlite_url) as process:
         assert process.stdout is not None
         assert process.stderr is not None
 
@@ -150,15 +150,15 @@ def test_a_reader_that_was_never_there_is_no_error_either(sqlite_url: str) -> No
 
 
 def test_ctrl_c_ends_without_a_traceback(sqlite_url: str) -> None:
-    process = start("enqueue", "--stdin", "--database-url", sqlite_url, "-p", PLUGIN)
-    assert process.stdin is not None
-    # One batch shows that the command is at work; then it waits for more.
-    process.stdin.write("".join(LINE % number for number in range(500)).encode())
-    process.stdin.flush()
-    wait_until(lambda: len(run("list", "--json", "--database-url", sqlite_url).json) > 0, "the first batch")
+    with started("enqueue", "--stdin", "--database-url", sqlite_url, "-p", PLUGIN) as process:
+        assert process.stdin is not None
+        # One batch shows that the command is at work; then it waits for more.
+        process.stdin.write("".join(LINE % number for number in range(500)).encode())
+        process.stdin.flush()
+        wait_until(lambda: len(run("list", "--json", "--database-url", sqlite_url).json) > 0, "the first batch")
 
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
 
     assert (process.returncode, out, err.strip()) == (130, b"", b"")
 
@@ -180,17 +180,18 @@ def test_a_terminal_that_knows_no_unicode_gets_escapes(sqlite_url: str) -> None:
 def on_terminal(*words: str, columns: int = 100, answer: str = "", **env: str) -> tuple[int, str]:
     """Exit code and everything shown when all streams are a terminal of this width."""
     master, slave = pty.openpty()
-    process = start(
-        *words,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env=environment(COLUMNS=str(columns), TERM="xterm-256color", **env),
-        start_new_session=True,
-    )
-    os.close(slave)
-    if answer:
-        os.write(master, answer.encode())
+    env = environment(COLUMNS=str(columns), TERM="xterm-256color", **env)
+    streams = {"stdin": slave, "stdout": slave, "stderr": slave}
+    with started(*words, **streams, env=env, start_new_session=True) as process:
+        os.close(slave)
+        if answer:
+            os.write(master, answer.encode())
+        shown = _read_to_the_end(master)
+        os.close(master)
+        return process.wait(30), shown.decode().replace("\r\n", "\n")
+
+
+def _read_to_the_end(master: int) -> bytes:
     shown = b""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -203,8 +204,7 @@ def on_terminal(*words: str, columns: int = 100, answer: str = "", **env: str) -
         if not part:
             break
         shown += part
-    os.close(master)
-    return process.wait(30), shown.decode().replace("\r\n", "\n")
+    return shown
 
 
 def test_a_table_keeps_to_the_terminal(sqlite_url: str) -> None:
@@ -271,16 +271,14 @@ def test_a_worker_delivers_until_it_is_told_to_stop(sqlite_url: str, tmp_path: P
     log = tmp_path / "calls.jsonl"
     common = ("--database-url", sqlite_url, "-p", PLUGIN)
     env = environment(SENDOFF_CHANNELS__PAGER__LOG=str(log))
-    process = start("worker", "--channels", "pager", "--no-fetchers", "--log-format", "json", *common, env=env)
-    try:
+    words = ("worker", "--channels", "pager", "--no-fetchers", "--log-format", "json")
+    with started(*words, *common, env=env) as process:
         run("enqueue", "u1", "alert", "-c", "pager", *common)
         wait_until(lambda: log.exists() and log.read_text(encoding="utf-8") != "", "the send")
         serving = {channel["name"]: channel["workers"] for channel in run("status", "--json", *common).json["channels"]}
 
         process.send_signal(stop)
         out, err = process.communicate(timeout=30)
-    finally:
-        process.kill()
 
     assert (process.returncode, out, serving["pager"], serving["siren"]) == (0, b"", 1, 0)
     assert {"at", "level", "logger", "message"} <= set(read_json_log(err)[0])
@@ -288,11 +286,11 @@ def test_a_worker_delivers_until_it_is_told_to_stop(sqlite_url: str, tmp_path: P
 
 
 def test_a_worker_logs_lines_for_people(sqlite_url: str) -> None:
-    process = start("worker", "--channels", "pager", "--database-url", sqlite_url, "-p", PLUGIN)
-    assert process.stderr is not None
-    first = process.stderr.readline().decode()
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    with started("worker", "--channels", "pager", "--database-url", sqlite_url, "-p", PLUGIN) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline().decode()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO +sendoff\S*: .+\n", first) is not None, first
 

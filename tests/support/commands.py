@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +50,23 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **more}
 
 
-def start(*words: str, **options: Any) -> subprocess.Popen[bytes]:
-    """``python -m sendoff WORDS`` as a process; its streams are pipes unless told otherwise."""
+@contextmanager
+def started(*words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """``python -m sendoff WORDS`` as a process that does not outlive the block; its streams are pipes unless told
+    otherwise."""
     options.setdefault("env", environment())
     for name in ("stdin", "stdout", "stderr"):
         options.setdefault(name, subprocess.PIPE)
-    process: subprocess.Popen[bytes] = subprocess.Popen([sys.executable, "-m", "sendoff", *words], **options)
-    return process
+    process: subprocess.Popen[bytes]
+    with subprocess.Popen([sys.executable, "-m", "sendoff", *words], **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def execute(*words: str, stdin: bytes = b"", timeout: float = 60, **options: Any) -> Ran:
     """``python -m sendoff WORDS``, waited for."""
-    process = start(*words, **options)
-    try:
+    with started(*words, **options) as process:
         out, err = process.communicate(stdin, timeout)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise
     return Ran(process.returncode, (out or b"").decode(), (err or b"").decode())
