@@ -97,7 +97,7 @@ def run(
     :raises PluginBroken: the files are not a linear history of alembic revisions.
     :raises StoreError: the database refused a statement.
     """
-    from alembic import command  # 100 ms that a worker's start does not pay
+    from alembic import command  # a third of a second that a worker's start does not pay
 
     def applied(*, ctx: Any, step: Any, **_: Any) -> None:
         _record(one, ctx, step.up_revision_id)
