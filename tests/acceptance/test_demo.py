@@ -18,6 +18,8 @@ import psutil
 import pytest
 
 from sendoff import Notification, Sendoff
+from sendoff_example_orders import DATA
+from sendoff_example_orders.load import load
 
 #: Generous: these run beside all other tests.
 PATIENCE = 240.0
@@ -160,15 +162,25 @@ def test_people_get_lines_and_tables_wherever_they_are(demo: Demo, tmp_path: Pat
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_second_demo_in_the_same_database_has_to_be_asked_for(demo: Demo, empty_postgres_url: str) -> None:
-    assert report_of(demo("--json", "--database-url", empty_postgres_url), 0)["balanced"]
-    refused = demo("--database-url", empty_postgres_url)
-    assert refused.returncode == 1
-    assert refused.stdout == ""
-    [line] = refused.stderr.splitlines()
-    assert "sendoff rows already" in line
-    assert "--force" in line
-    assert report_of(demo("--json", "--force", "--database-url", empty_postgres_url), 0)["balanced"]
+def test_a_second_demo_in_the_same_database_has_to_be_asked_for(demo: Demo, postgres_url: str) -> None:
+    """What an earlier one left, finished and unfinished, goes; the application's own rows stay."""
+    with Sendoff(postgres_url) as so:
+        with so.engine.begin() as connection:
+            load(connection, DATA)
+        assert so.fetch("orders").enqueued > 2_000
+        mine = so.enqueue(Notification(recipient="u1", type="t", channels=["inbox"], title="hello"), None).rows[0]
+        assert so.drain(channels=["inbox"]).sent > 1_000
+
+        refused = demo("--database-url", postgres_url)
+        assert refused.returncode == 1
+        assert refused.stdout == ""
+        [line] = refused.stderr.splitlines()
+        assert "sendoff rows already" in line
+        assert "--force" in line
+
+        assert report_of(demo("--json", "--force", "--database-url", postgres_url), 0)["balanced"]
+        assert mine.outgoing_id is not None
+        assert so.show(mine.outgoing_id).status == "sent"
 
 
 def test_rows_that_wait_for_somebody_elses_worker_are_left_alone(demo: Demo, database_url: str) -> None:

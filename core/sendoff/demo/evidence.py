@@ -7,13 +7,19 @@ from collections.abc import Iterator
 from email import policy
 from email.parser import BytesHeaderParser
 from pathlib import Path
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from sendoff.demo.facts import Writing
+from sendoff.types import Uuid
 
-__all__ = ["read_inbox", "read_lines", "read_maildir"]
+__all__ = ["newest_entry", "read_inbox", "read_lines", "read_maildir"]
+
+#: Named here and not taken from the plugin, which is one of those who are checked.
+INBOX = sa.table("sendoff_inbox")
+ID: sa.ColumnClause[UUID] = sa.column("id", Uuid)
 
 
 def read_maildir(directory: Path, channel: str) -> Iterator[Writing]:
@@ -63,10 +69,16 @@ def _order_in(text: str) -> str:
     return ""
 
 
-def read_inbox(connection: Connection, channel: str) -> Iterator[Writing]:
-    """Every entry of the table."""
-    entries = connection.execute(sa.text("SELECT outgoing_id, recipient, data FROM sendoff_inbox ORDER BY outgoing_id"))
-    for outgoing_id, recipient, data in entries:
+def newest_entry(connection: Connection) -> UUID | None:
+    """The id of the inbox's newest entry: what is older was there before the demo. Ids of version 7 sort by time."""
+    newest: UUID | None = connection.scalar(sa.select(ID).select_from(INBOX).order_by(ID.desc()).limit(1))
+    return newest
+
+
+def read_inbox(connection: Connection, channel: str, *, after: UUID | None) -> Iterator[Writing]:
+    """Every entry of the table that is newer than ``after``."""
+    query = sa.select(sa.text("outgoing_id, recipient, data")).select_from(INBOX).order_by(ID)
+    for outgoing_id, recipient, data in connection.execute(query if after is None else query.where(after < ID)):
         content = json.loads(data) if isinstance(data, str) else data or {}
         row = str(outgoing_id)
         yield Writing(

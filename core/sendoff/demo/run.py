@@ -180,7 +180,7 @@ class _Show:
         with self.stage.app.store.reading() as connection:
             rows = list(read_rows(connection))
             writings = [
-                *read_inbox(connection, "inbox"),
+                *read_inbox(connection, "inbox", after=self.stage.newest_entry),
                 *read_maildir(places.maildir, "email"),
                 *read_lines(places.lines, "sms"),
             ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
+from sqlalchemy.engine import URL
 
 from sendoff.settings import Settings
 
@@ -39,6 +40,7 @@ directory = {maildir}
 from_address = "orders@shop.example"
 from_name = "The Example Shop"
 latency = "30ms"            # what a mail server takes
+on_no_target = "sent"       # without an address the inbox has to do: no dead letter that somebody must look at
 seed = {seed}
 rules = [
   {{ match = "*", verdict = "retryable", share = 0.2, first_tries = 3, reason = "451 4.3.2 try again later" }},
@@ -54,6 +56,7 @@ delays = ["300ms", "600ms", "1s", "2s"]
 [channels.sms]
 file = {lines}
 latency = "20ms"
+on_no_target = "sent"
 seed = {seed}
 
 [channels.sms.limits]
@@ -77,6 +80,11 @@ class Places:
     def database(self) -> Path:
         """The SQLite file, where that is the database."""
         return self.folder / "demo.db"
+
+    @property
+    def sqlite_url(self) -> str:
+        """The URL of that file, whatever characters its path has."""
+        return URL.create("sqlite", database=str(self.database)).render_as_string()
 
     @property
     def maildir(self) -> Path:

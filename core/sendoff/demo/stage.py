@@ -10,20 +10,23 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 from attrs import field, frozen
 from sqlalchemy import Connection
 
 from sendoff.app import Sendoff
+from sendoff.demo.evidence import newest_entry
 from sendoff.demo.ledger import KEYS, OPEN
 from sendoff.demo.postgres import EmbeddedPostgres
 from sendoff.demo.processes import DemoFailed, Guard
 from sendoff.demo.settings import CHANNELS, FETCHER, Places
 from sendoff.settings import mask_url
+from sendoff.store.engine import parse_url
 from sendoff.tables import event, fetcher, outgoing
 
-__all__ = ["Options", "Stage", "set_up"]
+__all__ = ["Options", "Stage", "set_up", "shareable"]
 
 EXAMPLE = "sendoff_example_orders"
 MISSING_EXAMPLE = (
@@ -64,6 +67,8 @@ class Stage:
     data: Path
     #: What the example's loader says of the lines.
     loaded: Any
+    #: The newest entry of the inbox that is not the demo's.
+    newest_entry: UUID | None
 
 
 @contextmanager
@@ -78,9 +83,9 @@ def set_up(options: Options) -> Iterator[Stage]:
             url = stack.enter_context(EmbeddedPostgres(guard)).url
             database = "the embedded PostgreSQL"
         elif options.database_url is not None:
-            url, database = options.database_url, mask_url(options.database_url)
+            url, database = shareable(options.database_url), mask_url(options.database_url)
         else:
-            url, database = f"sqlite:///{places.database}", "SQLite"
+            url, database = places.sqlite_url, "SQLite"
         in_file = None if options.postgres or options.database_url is not None else url
         places.write(in_file, plugins=options.plugins, seed=options.seed)
         app = Sendoff(settings=places.settings(url))
@@ -93,7 +98,18 @@ def set_up(options: Options) -> Iterator[Stage]:
             if options.force:
                 _forget_earlier_demo(connection)
             loaded = example.load(connection, example.DATA)
-        yield Stage(places, guard, app, database, None if in_file else url, example.DATA, loaded)
+            newest = newest_entry(connection)
+        yield Stage(places, guard, app, database, None if in_file else url, example.DATA, loaded, newest)
+
+
+def shareable(url: str) -> str:
+    """The URL as it means the same database to the workers, which run in the demo's folder."""
+    parsed = parse_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return url
+    if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
+        raise DemoFailed("the demo's workers are processes of their own: give it a database file, sqlite:///demo.db")
+    return parsed.set(database=str(Path(parsed.database).absolute())).render_as_string(hide_password=False)
 
 
 class _Example:

@@ -6,10 +6,11 @@ import json
 from email.message import EmailMessage
 from email.policy import SMTP
 from pathlib import Path
+from uuid import UUID
 
 from sqlalchemy import create_engine, text
 
-from sendoff.demo.evidence import read_inbox, read_lines, read_maildir
+from sendoff.demo.evidence import newest_entry, read_inbox, read_lines, read_maildir
 from sendoff.demo.facts import Writing
 
 
@@ -54,12 +55,16 @@ def test_the_order_of_an_sms_is_the_one_in_its_text(tmp_path: Path) -> None:
     assert found[1].place == "sms.jsonl line 3"
 
 
-def test_the_inbox_is_read_with_plain_sql() -> None:
+def test_the_inbox_is_read_but_for_what_was_there_before() -> None:
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
-        connection.execute(text("CREATE TABLE sendoff_inbox (outgoing_id text, recipient text, data text)"))
-        insert = text("INSERT INTO sendoff_inbox VALUES (:id, 'C-1', :data)")
-        connection.execute(insert, [{"id": "a", "data": '{"order": "SO-1"}'}, {"id": "b", "data": None}])
-        found = list(read_inbox(connection, "inbox"))
+        connection.execute(text("CREATE TABLE sendoff_inbox (id text, outgoing_id text, recipient text, data text)"))
+        insert = text("INSERT INTO sendoff_inbox VALUES (:id, :row, 'C-1', :data)")
+        assert newest_entry(connection) is None
+        connection.execute(insert, {"id": str(UUID(int=1)), "row": "a", "data": '{"order": "SO-1"}'})
+        newest = newest_entry(connection)
+        connection.execute(insert, {"id": str(UUID(int=2)), "row": "b", "data": None})
+        every = list(read_inbox(connection, "inbox", after=None))
+        assert list(read_inbox(connection, "inbox", after=newest)) == every[1:]
     engine.dispose()
-    assert [(writing.order, writing.row, writing.to) for writing in found] == [("SO-1", "a", "C-1"), ("", "b", "C-1")]
+    assert [(writing.order, writing.row, writing.to) for writing in every] == [("SO-1", "a", "C-1"), ("", "b", "C-1")]
