@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from functools import partial
+
+from attrs import evolve
+
 from sendoff.errors import NotFound, NotPossible
 from sendoff.report import OutgoingView
 from sendoff.store import Store, acts, reports
@@ -23,8 +27,8 @@ def requeue(store: Store, chosen: RequeueFilter, *, dry_run: bool) -> int:
     able = store.read(lambda connection: acts.requeueable(connection, chosen))
     if chosen.ids is not None and able < len(set(chosen.ids)):
         for id in chosen.ids:
-            why = refusal(found[id], has_ttl=chosen.ttl is not None)
-            if why is not None:
+            if not store.read(partial(acts.requeueable, chosen=evolve(chosen, ids=[id]))):
+                why = refusal(found[id], has_ttl=chosen.ttl is not None)
                 raise NotPossible(f"row {id} cannot be requeued: {why}")
     if dry_run:
         return able
@@ -36,8 +40,8 @@ def requeue(store: Store, chosen: RequeueFilter, *, dry_run: bool) -> int:
             return done
 
 
-def refusal(row: OutgoingView, *, has_ttl: bool) -> str | None:
-    """Why a row cannot be requeued, in words; None where it can. Pure."""
+def refusal(row: OutgoingView, *, has_ttl: bool) -> str:
+    """Why a row that cannot be requeued cannot, in words. Pure."""
     if row.status in {"pending", "waiting"}:
         return "it has not ended yet; the next try comes by itself"
     if row.status in {"sent", "delivered"}:

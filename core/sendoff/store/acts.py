@@ -106,7 +106,7 @@ class RequeueFilter:
         if self.verdict is not None:
             conditions.append(row.verdict == self.verdict)
         if self.reason is not None:
-            conditions.append(row.reason.contains(self.reason, autoescape=True))
+            conditions.append(row.reason.icontains(self.reason, autoescape=True))
         if self.since is not None:
             conditions.append(row.finished_at >= self.since)
         return conditions
