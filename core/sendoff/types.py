@@ -88,4 +88,5 @@ class Json(types.TypeDecorator[Any]):
         return orjson.dumps(value).decode() if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        return orjson.loads(value) if isinstance(value, str | bytes) else value
+        # PostgreSQL's driver has read the JSON already: what is text there is a text in it.
+        return orjson.loads(value) if dialect.name == "sqlite" and value is not None else value

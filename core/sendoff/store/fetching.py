@@ -107,7 +107,9 @@ def finish(connection: Connection, lease: FetchLease, *, every: float, enqueued:
             last_enqueued=enqueued,
             last_rejected=rejected,
             next_run_at=sa.case(
-                (sa.or_(row.next_run_at.is_(None), late >= every), plus(db_now(), every)), else_=on_time
+                (late < 0, row.next_run_at),  # a run before its time, which moves no tick
+                (sa.or_(row.next_run_at.is_(None), late >= every), plus(db_now(), every)),
+                else_=on_time,
             ),
         )
     )
