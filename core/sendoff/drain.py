@@ -15,11 +15,13 @@ from sqlalchemy import Connection
 
 from sendoff.claimer import Claimer
 from sendoff.errors import StoreError
+from sendoff.loops import run_loop
 from sendoff.plugin.registry import Registry
 from sendoff.report import DrainReport
 from sendoff.runner import ChannelRunner
 from sendoff.settings import WorkerSettings
 from sendoff.store import Store
+from sendoff.store.channels import paused as paused_channels
 from sendoff.store.claim import Claimed, held_by, take_given
 from sendoff.worker import Worker
 
@@ -39,13 +41,20 @@ class _OneLook(Claimer):
     def _limited(self, wanted: int) -> int:
         return wanted if self.worker.left is None else min(wanted, self.worker.left)
 
-    def claimed(self, rows: list[Claimed]) -> None:
+    async def _claim(self, wanted: int, *, from_start: bool) -> list[Claimed] | None:
+        # Taken out of the limit before the claim: other channels claim meanwhile.
         if self.worker.left is not None:
-            self.worker.left -= len(rows)
+            self.worker.left -= wanted
+        rows = await super()._claim(wanted, from_start=from_start)
+        if self.worker.left is not None:
+            self.worker.left += wanted - len(rows or ())
+        return rows
+
+    def claimed(self, rows: list[Claimed]) -> None:
         self.worker.claims += len(rows)
 
     async def _turn_once(self) -> None:
-        if self.worker.left is not None and self.worker.left <= 0:
+        if self.runner.stuck or (self.worker.left is not None and self.worker.left <= 0):
             await self._sleep()
         else:
             await super()._turn_once()
@@ -116,6 +125,15 @@ class Drain(Worker):
             if self.claims == before:
                 return
 
+    async def _start_channel(self, runner: ChannelRunner) -> bool:
+        """One try. Where it fails, the rows of this channel are left to a worker."""
+        if await self._try_start(runner):
+            return True
+        runner.stop()
+        del self.claimers[runner.spec.name]
+        self.look_done()
+        return False
+
     async def _all_looked(self) -> None:
         while not all(claimer.empty for claimer in self.claimers.values() if isinstance(claimer, _OneLook)):
             self._look_done.clear()
@@ -182,6 +200,11 @@ class FirstTry(Drain):
 
     async def _until_done(self) -> None:
         rows, began = await self._load(lambda connection: held_by(connection, self._ids, self.name))
+        # A pause holds for a first try too: its rows go back.
+        paused = await self.call(self.store.read, paused_channels)
+        for runner in self.runners:
+            if runner.spec.name in paused:
+                runner.stop()
         while True:
             leases = {runner.spec.name: runner.lease for runner in self.runners}
             more, began_more = await self._load(partial(self._take, leases=leases))
@@ -209,13 +232,13 @@ def run_blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work())
+        return run_loop(work())
     answer: list[T] = []
     failure: list[BaseException] = []
 
     def run() -> None:
         try:
-            answer.append(asyncio.run(work()))
+            answer.append(run_loop(work()))
         except BaseException as error:  # noqa: BLE001 - handed to the caller below
             failure.append(error)
 

@@ -43,6 +43,8 @@ logger = logging.getLogger("sendoff")
 ASYNC_CONCURRENCY, SYNC_CONCURRENCY = 100, 20
 #: Seconds over which the rate of a channel is measured.
 RATE_WINDOW = 0.5
+#: How long calls that were cancelled when the worker leaves have to end. Seconds.
+ABANDON = 0.5
 
 
 class ChannelRunner:
@@ -71,6 +73,9 @@ class ChannelRunner:
         self._calls = 0
         self._given_up = 0
         self._running: set[UUID] = set()
+        self._flights: set[Flight] = set()
+        self._starting = False
+        self._closed = False
         self._down = False
         self._paused_at: float | None = None
         self._pausing: asyncio.Task[None] | None = None
@@ -84,17 +89,17 @@ class ChannelRunner:
     @property
     def idle(self) -> bool:
         """Nothing claimed, nothing running that is still waited for."""
-        return not self._ready and not self._calls
+        return not self._ready and not self._starting and self._calls == self._given_up
 
     @property
-    def stuck(self) -> int:
-        """Calls that were given up but have not returned."""
-        return self._given_up
+    def stuck(self) -> bool:
+        """Every slot is taken by a call that was given up but has not returned."""
+        return self._given_up >= self.concurrency
 
     def wants(self) -> int:
         """How many rows to claim now: what can be started at once, and as much more as the channel has been getting
         through in a second, at most one batch."""
-        if self._given_up >= self.concurrency:
+        if self.stuck:
             return 0
         free = (self.concurrency - self._calls) * self._per_call
         ahead = min(self._host.settings.batch, max(self.concurrency * self._per_call, int(self._rate)))
@@ -113,7 +118,7 @@ class ChannelRunner:
 
     def accept(self, rows: Sequence[Claimed], claimed_at: float) -> None:
         """Take over rows just claimed."""
-        if self._stopping or self._down:
+        if self._stopping or self._down or self.stuck:
             self._release_all([Leased(row, claimed_at) for row in rows], "the worker stops or the channel is down")
             return
         self._ready.extend(Leased(row, claimed_at) for row in rows)
@@ -131,7 +136,9 @@ class ChannelRunner:
                     await self._host.can_start()
                     continue
                 await self._pace()
+                self._starting = True
                 await self._start_some()
+                self._starting = False
                 self._room.set()
 
     async def _start_some(self) -> None:
@@ -196,6 +203,7 @@ class ChannelRunner:
         now = self._loop.time()
         flight = Flight(rows, now, now + timeout)
         self._calls += 1
+        self._flights.add(flight)
         self._running.update([row.id for row in rows])
         flight.task = self._loop.create_task(self._call(flight, deliveries if self._is_batch else deliveries[0]))
         self._deadlines.watch(flight)
@@ -219,7 +227,9 @@ class ChannelRunner:
             verdicts = [classify(self._channel, error)] * count
         else:
             verdicts = accept_verdicts(given, count) if self._is_batch else [as_verdict(given)]
-        self._land(flight, verdicts)
+        self._flights.discard(flight)
+        if not self._closed:
+            self._land(flight, verdicts)
 
     # -- the end of a call -----------------------------------------------------------------------------------------
 
@@ -249,6 +259,10 @@ class ChannelRunner:
         if flight.task is not None and self._threads is None:
             flight.task.cancel()
         self._host.landed(flight)
+        if self.stuck:
+            self._release_all(self._ready, "every call of the channel hangs")
+            self._ready.clear()
+            self._room.set()
 
     def _free_slot(self, ended: int) -> None:
         self._calls -= 1
@@ -318,10 +332,19 @@ class ChannelRunner:
         self._room.set()
 
     async def close(self) -> None:
-        """After the last call: stop the sweeper and the channel. Threads that are stuck are left behind."""
+        """After the last call: stop the sweeper and the channel. What still runs keeps its lease and is cancelled;
+        threads that are stuck are left behind."""
+        self._closed = True
         self._deadlines.close()
         if self._threads is not None:
             self._threads.close()
+        running = [flight.task for flight in self._flights if flight.task is not None]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=ABANDON)
+        if self._pausing is not None:
+            await asyncio.wait([self._pausing], timeout=ABANDON)
         try:
             await self._channel.stop()
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything, and we are leaving

@@ -109,9 +109,8 @@ class Settler:
     def add(self, outcome: Outcome) -> None:
         """Put a verdict in the outbox."""
         self._outbox.append(outcome)
-        if not self._wanted.is_set():
-            self._empty.clear()
-            self._wanted.set()
+        self._empty.clear()
+        self._wanted.set()
 
     @property
     def pending(self) -> int:

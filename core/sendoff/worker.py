@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
+import gc
 import logging
 import os
-import signal
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from sendoff.enqueue import new_id
 from sendoff.errors import ConfigurationError, SendoffError, StoreError, StoreUnavailable
 from sendoff.fetch import FetchRunner
 from sendoff.flight import Flight
+from sendoff.loops import run_loop, signals_to
 from sendoff.plugin.registry import ChannelSpec, Registry
 from sendoff.runner import ChannelRunner
 from sendoff.settings import WorkerSettings
@@ -35,6 +36,7 @@ from sendoff.store.claim import Claimed
 from sendoff.store.settle import Settle, Settled
 from sendoff.store.tidy import Tidied, tidy
 from sendoff.tables import FINAL
+from sendoff.threads import DaemonThreads
 from sendoff.verdict import Outage
 from sendoff.wakeup import Listener
 
@@ -47,8 +49,12 @@ T = TypeVar("T")
 TICK, LISTEN_EVERY = 1.0, 0.4
 #: A sign of life every so many ticks.
 PRESENCE_TICKS = 5
+#: New objects between two garbage collections in a process that only works.
+GC_EVERY = 20_000
 #: A channel that cannot start is tried again after this many seconds, doubling.
 START_AGAIN, START_LONGEST = 5.0, 60.0
+#: After the grace period: seconds for each step of leaving, and until a process that still hangs is ended.
+LEAVE, OVERDUE = 2.0, 10.0
 
 
 def check_deadlines(specs: Sequence[ChannelSpec], settings: WorkerSettings) -> None:
@@ -60,6 +66,20 @@ def check_deadlines(specs: Sequence[ChannelSpec], settings: WorkerSettings) -> N
                 f"channel {spec.name!r}: timeout {timeout:g} s + margin {settings.margin:g} s must be less than the "
                 f"lease of {lease:g} s; lower channels.{spec.name}.limits.timeout or raise its lease"
             )
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Rows live for a batch and hold no cycles: looking for some after every 700 new objects takes a third of a
+    worker's time. Only for a process of our own."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(GC_EVERY, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 class Worker:
@@ -100,14 +120,18 @@ class Worker:
 
     def run(self) -> int:
         """Run in this process until SIGTERM or SIGINT; 0, or 1 if a verdict could not be recorded."""
-        return asyncio.run(self.serve(handle_signals=True))
+        try:
+            with signals_to(self._on_signal), _collecting_seldom():
+                return run_loop(self.serve())
+        finally:
+            if self._signals:
+                faulthandler.cancel_dump_traceback_later()
 
-    async def serve(self, *, handle_signals: bool = False) -> int:
+    async def serve(self) -> int:
         """Run on this loop until :meth:`stop`. The exit code, as of :meth:`run`."""
         self._prepare(asyncio.get_running_loop())
-        if handle_signals:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self.loop.add_signal_handler(number, self._on_signal)
+        if self._signals:
+            self.stop()
         await self._arrive()
         listener = self._make_listener(self._woken) if self._make_listener and self.listens else None
         if listener is not None:
@@ -122,12 +146,15 @@ class Worker:
             self.stop()
             await self._within_grace(serving)
             await self._within_grace([self.loop.create_task(self._nothing_flies.wait())])
+            if self._fetching is not None:
+                await self._within_grace([self._fetching])
             self.settler.close()
             await self._within_grace([settling])
+            await self._within_grace(list(self._errands))
         finally:
-            for task in everything:
+            for task in (*everything, *self._errands):
                 task.cancel()
-            await asyncio.gather(*everything, return_exceptions=True)
+            await asyncio.wait([*everything, *self._errands], timeout=LEAVE)
             if listener is not None:
                 await asyncio.to_thread(listener.stop)
             await self._leave()
@@ -171,12 +198,12 @@ class Worker:
         self.runners = [ChannelRunner(spec, self, loop) for spec in self.specs]
         self.claimers = {runner.spec.name: self._claimer(runner) for runner in self.runners}
         self.tidied: Counter[str] = Counter()
-        self._threads = ThreadPoolExecutor(self.settings.store_threads, "sendoff-store")
-        self._plugin_threads = ThreadPoolExecutor(2, "sendoff-plugins")
+        self._threads = DaemonThreads(self.settings.store_threads, "sendoff-store")
+        self._plugin_threads = DaemonThreads(2, "sendoff-plugins")
         self._gate = asyncio.Event()
         self._gate.set()
         self._alone = asyncio.Lock()
-        self._flying: set[int] = set()
+        self._flying = 0
         self._nothing_flies = asyncio.Event()
         self._nothing_flies.set()
         self._steps = True
@@ -200,30 +227,41 @@ class Worker:
         """Start the channel; one that cannot start is paused for everybody and tried again."""
         pause = START_AGAIN
         while not self.stopping.is_set():
-            try:
-                await runner.spec.channel.start()
-            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-                text = f"it cannot start: {type(error).__name__}: {error}"
-                logger.error("channel %s: %s", runner.spec.name, text)
-                await self.outage(runner.spec, Outage(text))
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.stopping.wait(), pause)
-                pause = min(pause * 2, START_LONGEST)
-            else:
+            if await self._try_start(runner):
                 return True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), pause)
+            pause = min(pause * 2, START_LONGEST)
         return False
 
-    async def _within_grace(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+    async def _try_start(self, runner: ChannelRunner) -> bool:
+        try:
+            await runner.spec.channel.start()
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            text = f"it cannot start: {type(error).__name__}: {error}"
+            logger.error("channel %s: %s", runner.spec.name, text)
+            await self.outage(runner.spec, Outage(text))
+            return False
+        return True
+
+    async def _within_grace(self, tasks: Sequence[asyncio.Future[Any]]) -> None:
         """Wait for these until the grace period ends."""
         pending = [task for task in tasks if not task.done()]
         if pending:
             await asyncio.wait(pending, timeout=max(0.1, self.deadline - self.loop.time()))
 
     def _on_signal(self) -> None:
+        """In the signal handler, so that it works while a channel blocks the loop: nothing here may wait."""
         self._signals += 1
         if self._signals > 1:
-            logger.warning("second signal: leaving at once; rows in flight come back when their leases end")
+            os.write(2, b"second signal: leaving at once; rows in flight come back when their leases end\n")
             os._exit(1)
+        # Not even a loop that never gets to stopping outlives the grace period; it shows where it hangs.
+        faulthandler.dump_traceback_later(self.settings.grace + OVERDUE, exit=True, file=2)
+        with contextlib.suppress(AttributeError, RuntimeError):  # before the loop, or after it
+            self.loop.call_soon_threadsafe(self._told_to_stop)
+
+    def _told_to_stop(self) -> None:
         logger.info("stopping: waiting up to %g s for running sends", self.settings.grace)
         self.stop()
 
@@ -240,18 +278,22 @@ class Worker:
         logger.info("worker %s serves %s", self.name, ", ".join(names))
 
     async def _leave(self) -> None:
-        for runner in self.runners:
-            await runner.close()
-        with contextlib.suppress(StoreError):
-            await self.call(self.store.run, lambda connection: presence.leave(connection, self.id))
-        self._threads.shutdown(wait=False)
-        self._plugin_threads.shutdown(wait=False)
+        closing = [self.loop.create_task(runner.close()) for runner in self.runners]
+        _, left = await asyncio.wait(closing, timeout=LEAVE)
+        for task in left:
+            logger.warning("a channel's stop() hangs; it is left behind")
+            task.cancel()
+        with contextlib.suppress(StoreError, TimeoutError):
+            goodbye = self.call(self.store.run, lambda connection: presence.leave(connection, self.id))
+            await asyncio.wait_for(goodbye, LEAVE)
+        self._threads.close()
+        self._plugin_threads.close()
 
     # -- the store, in threads -------------------------------------------------------------------------------------
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """A store call in a thread. It is awaited to its end even when the caller is cancelled."""
-        return await asyncio.shield(self.loop.run_in_executor(self._threads, function, *arguments))
+        return await asyncio.shield(asyncio.wrap_future(self._threads.submit(function, *arguments)))
 
     async def settle(self, verdicts: list[Settle]) -> list[Settled]:
         """For the settler."""
@@ -285,13 +327,13 @@ class Worker:
 
     def took_off(self, flight: Flight) -> None:
         """A call began."""
-        self._flying.add(id(flight))
+        self._flying += 1
         self._nothing_flies.clear()
 
     def landed(self, flight: Flight) -> None:
         """A call ended, or is no longer waited for."""
         flight.over()
-        self._flying.discard(id(flight))
+        self._flying -= 1
         if not self._flying:
             self._nothing_flies.set()
 
@@ -368,7 +410,7 @@ class Worker:
                 await self._tidy(ended)
         if self.registry.observers():
             seen = [settlement(outcome, settled) for outcome, settled in written if settled.outcome == "applied"]
-            await self.loop.run_in_executor(self._plugin_threads, self._observe, seen)
+            await asyncio.wrap_future(self._plugin_threads.submit(self._observe, seen))
 
     def _observe(self, seen: list[Any]) -> None:
         try:
@@ -412,7 +454,7 @@ class Worker:
         if self._fetching is not None and self._fetching.done() and self._fetching.exception() is not None:
             logger.error("fetchers: %r", self._fetching.exception())
         if self._fetching is None or self._fetching.done():
-            self._fetching = self.loop.run_in_executor(self._plugin_threads, self._fetchers.run_due)
+            self._fetching = asyncio.wrap_future(self._plugin_threads.submit(self._fetchers.run_due))
 
     async def _keep_listening(self) -> None:
         """Ask to be notified while there is nothing better to do; under load nobody notifies."""

@@ -54,7 +54,7 @@ class WorkerProcess:
         return int(code)
 
     def logged(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
 
 class Nursery:
