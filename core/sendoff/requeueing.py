@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from functools import partial
+from uuid import UUID
 
 from attrs import evolve
 
