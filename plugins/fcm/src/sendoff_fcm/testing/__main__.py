@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import signal
 import sys
@@ -30,6 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     stopping = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     fcm = LocalFCM(port=told.port, token_port=told.token_port, project=told.project, log=told.log, keep=told.keep)
+    # Tens of thousands of records are kept: looking through them for cycles every 700 objects would be most of the work.
+    gc.set_threshold(100_000, 50, 100)
     try:
         fcm.start()
     except OSError as wrong:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import enum
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ class Fault(enum.StrEnum):
     DROP = "drop"
     #: Closed in good order (FIN) after the whole request was read, without an answer.
     CLOSE = "close"
-    #: The head and half of the body of the answer, then a reset.
+    #: The head and half of the body of the answer, then the connection is closed.
     DROP_MID_BODY = "drop_mid_body"
     #: The head and half of the body of the answer, then nothing more.
     HANG_MID_BODY = "hang_mid_body"
@@ -39,12 +40,20 @@ class Fault(enum.StrEnum):
     RST_STREAM = "rst_stream"
     #: HTTP/2: GOAWAY that leaves this stream out (NO_ERROR), then closed. HTTP/1.1: as CLOSE.
     GOAWAY = "goaway"
-    #: The answer comes; then GOAWAY that counts this stream in, and closed once the open streams are answered.
-    #: HTTP/1.1: the answer says ``Connection: close``.
+    #: HTTP/2: GOAWAY that counts this stream in, then the answer, then closed once the open streams are answered: how
+    #: a front end that is being drained says good-bye. HTTP/1.1: the answer says ``Connection: close``.
+    GOAWAY_BEFORE = "goaway_before"
+    #: The same, with the GOAWAY after the answer.
     GOAWAY_AFTER = "goaway_after"
 
 
 _NOT_PROCESSED = {Fault.DROP_UNREAD, Fault.RST_STREAM, Fault.GOAWAY}
+
+
+#: Of a header: Latin-1 without control characters.
+_SENDABLE: Final = re.compile(r"[\x20-\x7e\xa0-\xff]*")
+#: Seconds: a day.
+MAX_DELAY: Final = 86_400
 
 
 def _lower(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -71,8 +80,11 @@ class Answer:
     def __attrs_post_init__(self) -> None:
         if not 200 <= self.status <= 599:
             raise ValueError(f"status {self.status} is not one of a final answer, 200 to 599")
-        if self.delay < 0:
-            raise ValueError(f"delay {self.delay} is negative")
+        if not 0 <= self.delay < MAX_DELAY:
+            raise ValueError(f"delay {self.delay} is not between 0 and {MAX_DELAY} seconds")
+        for name, value in self.headers:
+            if not name or not _SENDABLE.fullmatch(name + value):
+                raise ValueError(f"header {name!r}: {value!r} cannot be sent")
 
     @property
     def accepts(self) -> bool:

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
-import attrs
 import orjson
+from attrs import asdict
 
 from sendoff_fcm.testing.answers import Answer, json_answer
 from sendoff_fcm.testing.cases import CASES, NAMES
@@ -53,7 +53,7 @@ class Control:
         }
         self._asked: dict[str, Callable[[dict[str, str]], Mapping[str, Any]]] = {
             "requests": self._requests,
-            "counters": lambda _: attrs.asdict(fcm.counters),
+            "counters": lambda _: asdict(fcm.counters),
             "service_account": lambda _: fcm.service_account(),
             "access_token": lambda _: {"access_token": fcm.access_token()},
             "cases": lambda _: {"cases": {case.name: case.reach for case in CASES.values()}, "names": NAMES},

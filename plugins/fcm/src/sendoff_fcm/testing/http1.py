@@ -70,7 +70,7 @@ class Http1:
                     self._answer(self._link.site.too_large(), last=True)
             elif isinstance(event, h11.EndOfMessage) and self._request is not None:
                 self._busy = True
-                answer = self._link.site.serve(self._request)
+                answer = self._link.serve(self._request)
                 if answer.delay:
                     self._timer = self._link.loop.call_later(answer.delay, self._late, answer)
                 else:
@@ -105,13 +105,13 @@ class Http1:
                 return
             case Fault.HANG:
                 return
-            case Fault.GOAWAY_AFTER:
+            case Fault.GOAWAY_BEFORE | Fault.GOAWAY_AFTER:
                 last = True
-        sent_headers = list(answer.headers)
-        if not any(name in {"content-length", "transfer-encoding"} for name, _ in sent_headers):
-            sent_headers.append(("content-length", str(len(answer.body))))
+        sent_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+        if not any(name in {b"content-length", b"transfer-encoding"} for name, _ in sent_headers):
+            sent_headers.append((b"content-length", b"%d" % len(answer.body)))
         if last:
-            sent_headers.append(("connection", "close"))
+            sent_headers.append((b"connection", b"close"))
         try:
             self._send(h11.Response(status_code=answer.status, headers=sent_headers))
             if answer.fault in {Fault.DROP_MID_BODY, Fault.HANG_MID_BODY}:

@@ -9,7 +9,8 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
-from sendoff_fcm.testing.site import Site
+from sendoff_fcm.testing.answers import Answer
+from sendoff_fcm.testing.site import CONTROL, Incoming, Site
 
 __all__ = ["Link", "Speaker"]
 
@@ -43,6 +44,8 @@ class Link(asyncio.Protocol):
         self.site = site
         self.loop = loop
         self.number = 0
+        #: Whoever tells the server to go down gets an answer to that.
+        self.spared = False
         self._open_links = open_links
         self._speakers = speakers
         self._preface = preface
@@ -98,6 +101,11 @@ class Link(asyncio.Protocol):
             self._transport.resume_reading()
 
     # ------------------------------------------------------------------------------------------ what speakers call
+
+    def serve(self, incoming: Incoming) -> Answer:
+        """The answer to a request that was read whole."""
+        self.spared = incoming.path.startswith(CONTROL)
+        return self.site.serve(incoming)
 
     @property
     def closing(self) -> bool:

@@ -72,13 +72,13 @@ class Server:
         if door.listening:
             self._close(door)
             door.socket = _bound(door.port)
-        self._hang_up(door)
+        self._hang_up([link for link in door.links if not link.spared])
 
     def stop(self) -> None:
         """Everything is closed, at once."""
         for door in self.doors:
             self._close(door)
-            self._hang_up(door)
+            self._hang_up(list(door.links))
 
     def _close(self, door: Door) -> None:
         self._loop.remove_reader(door.socket)
@@ -86,8 +86,8 @@ class Server:
         door.listening = False
 
     @staticmethod
-    def _hang_up(door: Door) -> None:
-        for link in list(door.links):
+    def _hang_up(links: list[Link]) -> None:
+        for link in links:
             link.abort()
 
     def _accept(self, door: Door) -> None:
