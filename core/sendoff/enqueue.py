@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import uuid_utils
 from attrs import evolve, frozen
@@ -50,13 +51,18 @@ def prepare(notification: Notification, registry: Registry, default_channels: Se
     return Prepared(notification, notification_id, rows)
 
 
+@lru_cache(maxsize=256)
+def _plain_step(channel: str) -> Step:
+    return Step(channel)
+
+
 def _steps(notification: Notification, registry: Registry, default_channels: Sequence[str]) -> list[Step]:
     wanted = notification.channels if notification.channels is not None else tuple(default_channels)
     if not wanted:
         raise InvalidNotification(
             "channels", "is not given and there is no default; name some or set default_channels", value=None
         )
-    steps = [item if isinstance(item, Step) else Step(item) for item in wanted]
+    steps = [item if isinstance(item, Step) else _plain_step(item) for item in wanted]
     names = {step.channel for step in steps}
     leader = next((name for name in names if registry.channel(name).channel.leads), None)
     for index, step in enumerate(steps):
@@ -72,6 +78,8 @@ def _steps(notification: Notification, registry: Registry, default_channels: Seq
 
 def _in_order(steps: Sequence[Step]) -> list[Step]:
     """Predecessors first; a cycle is refused."""
+    if all(step.after is None for step in steps):
+        return list(steps)
     placed: dict[str, Step] = {}
     left = list(steps)
     while left:
@@ -197,7 +205,9 @@ def _answer(
 def leased(prepared: Prepared, claimed_by: str, lease: Callable[[str], float]) -> Prepared:
     """The same rows, inserted already leased to this process: what ``send_now`` tries at once."""
     rows = tuple(
-        row if row.status == "waiting" else evolve(row, lease=lease(row.channel), claimed_by=claimed_by)
+        row
+        if row.status == "waiting" or row.not_before is not None
+        else evolve(row, lease=lease(row.channel), claimed_by=claimed_by)
         for row in prepared.rows
     )
     if not rows:

@@ -17,6 +17,7 @@ MAX_DEPTH = 64
 #: PostgreSQL's json stores integers of any size; orjson reads and writes 64 bits.
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_PLAIN_ONLY = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 loads = orjson.loads
 
@@ -37,8 +38,25 @@ def check_text(value: object, field: str) -> str:
     return value
 
 
-def check_json(value: object, field: str, *, depth: int = 0) -> Any:
+def check_json(value: object, field: str) -> Any:
     """``value`` as plain JSON data (tuples become lists), or :class:`InvalidNotification` naming the path."""
+    copy = _copied(value) if type(value) is dict or type(value) is list else None
+    return _checked(value, field, 0) if copy is None else copy
+
+
+def _copied(value: object) -> Any:
+    """What most data is, there and back at C's speed; None where there may be something to object to or to convert."""
+    try:
+        text = orjson.dumps(value, option=_PLAIN_ONLY)
+    except TypeError:
+        return None
+    if b"\\u0000" in text or text.count(b"{") + text.count(b"[") > MAX_DEPTH:
+        return None
+    copy = loads(text)
+    return copy if copy == value else None
+
+
+def _checked(value: object, field: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise InvalidNotification(field, f"is nested more than {MAX_DEPTH} levels deep; flatten it", value=value)
     if value is None or isinstance(value, bool):
@@ -54,9 +72,9 @@ def check_json(value: object, field: str, *, depth: int = 0) -> Any:
             raise InvalidNotification(field, f"is {value}, which JSON cannot hold; use None or text", value=value)
         return float(value)
     if isinstance(value, Mapping):
-        return {_key(key, field): check_json(item, f"{field}.{key}", depth=depth + 1) for key, item in value.items()}
+        return {_key(key, field): _checked(item, f"{field}.{key}", depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [check_json(item, f"{field}[{index}]", depth=depth + 1) for index, item in enumerate(value)]
+        return [_checked(item, f"{field}[{index}]", depth + 1) for index, item in enumerate(value)]
     raise InvalidNotification(field, "is not JSON; convert it (dates with .isoformat(), bytes to base64)", value=value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -20,6 +20,9 @@ __all__ = ["Delivery", "Enqueued", "EnqueuedRow", "Notification", "Priority", "R
 #: Longest recipient, type, channel and key: they are index columns, and PostgreSQL refuses entries over 2,704 bytes.
 MAX_KEY = 512
 MAX_KEY_BYTES = 1024
+#: Moments and sums of them that both databases and Python can tell.
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+LONGEST_SPAN = timedelta(days=36_525)
 
 #: The payload's version travels inside it; a worker that knows only older ones releases the row.
 PAYLOAD_VERSION_KEY = "$v"
@@ -40,7 +43,7 @@ def _key_text(value: object, name: str) -> str:
     text = check_text(value, name)
     if not text.strip():
         raise InvalidNotification(name, "is empty; give the id the application knows it by", value=value)
-    if len(text) > MAX_KEY or len(text.encode()) > MAX_KEY_BYTES:
+    if len(text) > MAX_KEY or (not text.isascii() and len(text.encode()) > MAX_KEY_BYTES):
         raise InvalidNotification(
             name, f"is {len(text)} characters ({len(text.encode())} bytes); the limit is {MAX_KEY} ({MAX_KEY_BYTES})"
         )
@@ -56,6 +59,8 @@ def _moment(value: object, name: str) -> datetime | None:
         raise InvalidNotification(
             name, "has no time zone; use datetime.now(timezone.utc) or .astimezone()", kind="naive datetime"
         )
+    if not EARLIEST <= value <= LATEST:
+        raise InvalidNotification(name, f"must lie between {EARLIEST.year} and {LATEST.year}", value=value)
     return value
 
 
@@ -71,6 +76,8 @@ def _span(value: object, name: str) -> timedelta | None:
         raise InvalidNotification(name, "must be a timedelta or a number of seconds", value=value)
     if value < timedelta():
         raise InvalidNotification(name, "is negative", value=value)
+    if value > LONGEST_SPAN:
+        raise InvalidNotification(name, "is more than 100 years; leave it out", value=value)
     return value
 
 
@@ -133,16 +140,16 @@ class Notification:
 
     def __attrs_post_init__(self) -> None:
         put = partial(object.__setattr__, self)
-        put("recipient", _key_text(self.recipient, "recipient"))
-        put("type", _key_text(self.type, "type"))
+        _key_text(self.recipient, "recipient")
+        _key_text(self.type, "type")
         if self.dedup_key is not None:
-            put("dedup_key", _key_text(self.dedup_key, "dedup_key"))
+            _key_text(self.dedup_key, "dedup_key")
         if self.collapse_key is not None:
-            put("collapse_key", _key_text(self.collapse_key, "collapse_key"))
+            _key_text(self.collapse_key, "collapse_key")
         if self.title is not None:
-            put("title", check_text(self.title, "title"))
+            check_text(self.title, "title")
         if self.body is not None:
-            put("body", check_text(self.body, "body"))
+            check_text(self.body, "body")
         put("channels", _channels(self.channels))
         put("data", _object(self.data, "data"))
         put("options", _object(self.options, "options"))
@@ -151,9 +158,10 @@ class Notification:
         put("addresses", _addresses(self.addresses))
         put("meta", _object(self.meta, "meta"))
         put("priority", _priority(self.priority))
-        put("not_before", _moment(self.not_before, "not_before"))
-        put("expires_at", _moment(self.expires_at, "expires_at"))
-        put("ttl", _span(self.ttl, "ttl"))
+        _moment(self.not_before, "not_before")
+        _moment(self.expires_at, "expires_at")
+        if self.ttl is not None:
+            put("ttl", _span(self.ttl, "ttl"))
         if self.ttl is not None and self.expires_at is not None:
             raise InvalidNotification("ttl", "is given together with expires_at; give one of them", value=self.ttl)
         if self.ttl == timedelta():
@@ -186,13 +194,17 @@ def _channels(value: object) -> tuple[str | Step, ...] | None:
 
 
 def _object(value: object, name: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
+    if value == {}:
+        return {}
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise InvalidNotification(name, "must be a mapping", value=value)
     checked: dict[str, Any] = check_json(value, name)
     return checked
 
 
 def _addresses(value: object) -> dict[str, list[str]]:
+    if value == {}:
+        return {}
     if not isinstance(value, Mapping):
         raise InvalidNotification("addresses", 'must map channels to lists, {"email": ["a@example.org"]}', value=value)
     checked: dict[str, list[str]] = {}

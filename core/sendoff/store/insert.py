@@ -53,8 +53,10 @@ class NewRow:
     claimed_by: str | None = None
 
     def record(self, ordinal: int) -> dict[str, Any]:
-        """As the JSON object that the statements read."""
-        return {name: getattr(self, name) for name in _FIELDS} | {"ord": ordinal}
+        """As the JSON object that the statements read; what is not there is null to them."""
+        record = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
+        record["ord"] = ordinal
+        return record
 
 
 _FIELDS = tuple(attribute.name for attribute in NewRow.__attrs_attrs__)
@@ -188,7 +190,8 @@ def _insert_chunk(executor: Executor, rows: Mapping[int, NewRow], *, wake: bool)
         return {int(ordinal) for (ordinal,) in found}
     for record in records:
         for name in ("payload", "addresses", "meta"):
-            record[name] = None if record[name] is None else dumps(record[name])
+            if name in record:
+                record[name] = dumps(record[name])
     ids = {str(id) for (id,) in executor.execute(_SQLITE_INSERT, {"rows": dumps(records)})}
     executor.execute(_SQLITE_EVENTS, {"ids": dumps(sorted(ids))})
     return {ordinal for ordinal, row in rows.items() if str(row.id) in ids}
