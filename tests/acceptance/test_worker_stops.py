@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_whatever_hangs_the_worker_leaves(postgres_url: str, tmp_path: Path, nur
     began = time.monotonic()
     for worker in workers.values():
         worker.signal(signal.SIGTERM)
-    left = {}
+    left: dict[str, int | str] = {}
     for place, worker in workers.items():
         try:
             left[place] = worker.wait(max(0.1, SLACK - (time.monotonic() - began)))
@@ -114,11 +115,15 @@ def test_whatever_hangs_the_worker_leaves(postgres_url: str, tmp_path: Path, nur
     assert {place: code for place, code in left.items() if code not in {0, 1}} == {}
 
 
+def serves(worker: WorkerProcess) -> bool:
+    return "serves" in worker.logged()
+
+
 def test_a_worker_is_stopped_as_soon_as_it_is_started(sqlite_url: str, tmp_path: Path, nursery: Nursery) -> None:
     settings = settings_for(sqlite_url, tmp_path)
     for number in range(5):
         worker = nursery.worker(settings, tmp_path / f"log{number}", channels=["sync"])
-        wait_until(lambda worker=worker: "serves" in worker.logged(), "the start")
+        wait_until(partial(serves, worker), "the start")
         assert worker.terminate(SLACK) == 0
 
 
