@@ -6,6 +6,7 @@ path: ``SENDOFF_DATABASE_URL``, ``SENDOFF_WORKER__LEASE``, ``SENDOFF_CHANNELS__S
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tomllib
@@ -41,13 +42,16 @@ def duration(value: object) -> float:
     """Seconds from a number, a timedelta, or text such as ``30``, ``30s``, ``1m30s``, ``250ms``, ``24h``."""
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     if isinstance(value, str) and value.strip():
         try:
-            return float(value)
+            seconds = float(value)
         except ValueError:
             pass
+        else:
+            if math.isfinite(seconds):
+                return seconds
         found = list(_DURATION.finditer(value))
         if found and "".join(match.group() for match in found) == value:
             return sum(float(match[1]) * _UNITS[match[2]] for match in found)
@@ -158,9 +162,11 @@ class Settings:
         self._sources = dict(sources)
         self.core: CoreSettings = self._build(CoreSettings, values.get("sendoff", {}), "sendoff")
         self.worker: WorkerSettings = self._build(WorkerSettings, values.get("worker", {}), "worker")
-        for name, section in values.get("channels", {}).items():
-            if not isinstance(section, Mapping):
-                raise ConfigurationError(f"settings: [channels.{name}] must be a table (got {type(section).__name__})")
+        for kind in ("channels", "plugins"):
+            for name, section in {kind: values.get(kind, {}), **_below(kind, values.get(kind))}.items():
+                if not isinstance(section, Mapping):
+                    raise ConfigurationError(f"settings: [{name}] must be a table (got {type(section).__name__})")
+        for name in values.get("channels", {}):
             self.overrides(name)
 
     @classmethod
@@ -300,6 +306,10 @@ def _environment(environ: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
+def _below(kind: str, sections: Any) -> dict[str, Any]:
+    return {f"{kind}.{name}": section for name, section in sections.items()} if isinstance(sections, Mapping) else {}
+
+
 def _nested(path: list[str], value: Any) -> dict[str, Any]:
     for part in reversed(path):
         value = {part: value}
@@ -308,11 +318,13 @@ def _nested(path: list[str], value: Any) -> dict[str, Any]:
 
 
 def _merge(into: dict[str, Any], new: Mapping[str, Any], sources: dict[str, str], source: str, at: str = "") -> None:
+    # A table of one key, file or env, is a secret where values stand and a section above: [channels.sms] file = "out".
+    values = at.count(".") > 1
     for key, value in new.items():
         path = f"{at}{key}"
-        if isinstance(value, Mapping) and not _is_secret(value):
+        if isinstance(value, Mapping) and not (values and _is_secret(value)):
             below = into.get(key)
-            into[key] = dict(below) if isinstance(below, Mapping) and not _is_secret(below) else {}
+            into[key] = dict(below) if isinstance(below, Mapping) and not (values and _is_secret(below)) else {}
             _merge(into[key], value, sources, source, f"{path}.")
         else:
             into[key] = value
@@ -337,26 +349,34 @@ def _shown(key: str, value: Any) -> str:
     if isinstance(value, Mapping) and _is_secret(value):
         [(source, name)] = value.items()
         return f"{source} {name}: {MASK}"
-    if isinstance(value, str) and _SECRETIVE.search(key.rpartition(".")[2]):
+    if isinstance(value, str | list) and _SECRETIVE.search(key.rpartition(".")[2]):
         return MASK
-    if isinstance(value, str) and "://" in value:
+    if isinstance(value, str) and ("://" in value or key.endswith("_url")):
         return mask_url(value)
     return "" if value is None else str(value)
 
 
-#: Up to the last @: a password that nobody percent-encoded may hold any of /?#@ itself, and a scheme may be forgotten.
-_USERINFO = re.compile(r"(?P<scheme>[a-zA-Z][\w+.-]*://|^:?/*)(?P<userinfo>[^/?#:@]*:.*|[^/?#]*)@")
-_SECRET_QUERY = re.compile(r"([?&](?:password|passfile|sslpassword|token|key|secret)=)[^&#]*", re.IGNORECASE)
+_SCHEME = re.compile(r"[a-zA-Z][\w+.-]*://")
+_SECRET_QUERY = re.compile(
+    r"((?:^|[?&\s])(?:password|passfile|sslpassword|token|key|secret)=)[^&]*", re.IGNORECASE | re.ASCII
+)
 
 
 def mask_url(url: str) -> str:
-    """A URL fit for logs: the password and secret query parameters masked, whatever else it looks like."""
+    """A URL fit for logs: the password and secret query parameters masked, whatever else it looks like.
 
-    def userinfo(match: re.Match[str]) -> str:
-        user, colon, _ = match["userinfo"].partition(":")
-        return f"{match['scheme']}{user}{colon}{'***' if colon else ''}@"
-
-    return _SECRET_QUERY.sub(r"\1***", _USERINFO.sub(userinfo, url))
+    A password that nobody percent-encoded may hold any of ``/?#@`` itself, and a scheme may be misspelt: everything
+    from the first colon to the last ``@`` counts as the password. Too much may be masked, never too little.
+    """
+    scheme = _SCHEME.match(url)
+    start = scheme.end() if scheme else 0
+    before, at, rest = url[start:].rpartition("@")
+    if at:
+        user, colon, _ = before.partition(":")
+        parameter = _SECRET_QUERY.search(before)
+        before = f"{user}:***" if colon else before
+        rest = rest if parameter is None else "***"
+    return url[:start] + _SECRET_QUERY.sub(r"\1***", before + at + rest)
 
 
 def _is_list(cls: Any) -> bool:
