@@ -17,7 +17,10 @@ from benchmarks.plugin import Singles, notifications
 from benchmarks.race import race
 from sendoff import Rejected, Sendoff
 
-__all__ = ["RAW", "SENDOFF", "Bench", "Workload", "workloads"]
+#: In the order of the table.
+NAMES = ("single-enqueue", "bulk-enqueue", "drain-1", "drain-2", "drain-1-batch-channel", "sqlite-drain-1")
+
+__all__ = ["NAMES", "RAW", "SENDOFF", "Bench", "Workload", "workloads"]
 
 SENDOFF, RAW = "sendoff", "raw"
 

@@ -1,0 +1,59 @@
+"""The benchmarks run: every workload does its work with tiny sizes. How fast is not a test's business."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.report import Result, results
+from benchmarks.workloads import Workload
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = [
+    "single-enqueue",
+    "bulk-enqueue",
+    "drain-1",
+    "drain-2",
+    "drain-1-batch-channel",
+    "sqlite-drain-1",
+]
+
+
+def benchmarks(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
+
+
+def test_every_workload_does_its_work_and_is_written_down(postgres_url: str, tmp_path: Path) -> None:
+    output = tmp_path / "new" / "results.json"
+    sizes = ["--rows", "60", "--singles", "3", "--repeats", "1"]
+    ran = benchmarks("--database-url", postgres_url, "--output", str(output), *sizes)
+    assert ran.returncode == 0, ran.stderr
+    assert "server_version" in ran.stdout
+    assert "rows 60" in ran.stdout
+    found = json.loads(output.read_text())
+    assert [(one["workload"], one["subject"]) for one in found] == [
+        (workload, subject) for workload in WORKLOADS for subject in ("sendoff", "raw")
+    ]
+    for one in found:
+        assert set(one) == {"workload", "subject", "value", "unit", "ratio_to_raw"}
+        assert one["value"] > 0
+        assert one["unit"] == "rows/s"
+        assert one["subject"] != "raw" or one["ratio_to_raw"] == 1
+
+
+def test_an_unknown_workload_is_wrong_usage() -> None:
+    ran = benchmarks("--only", "drain-3", "--rows", "1")
+    assert ran.returncode == 2
+    assert "drain-3" in ran.stderr
+    assert "drain-1" in ran.stderr
+
+
+def test_the_median_of_the_runs_counts() -> None:
+    workload = Workload("drain-1", "rows/s", {})
+    assert results(workload, {"sendoff": [9.0, 30.0, 1.0], "raw": [20.0, 18.0, 100.0]}) == [
+        Result("drain-1", "sendoff", 9.0, "rows/s", 0.45),
+        Result("drain-1", "raw", 20.0, "rows/s", 1.0),
+    ]
