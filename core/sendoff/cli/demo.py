@@ -34,6 +34,8 @@ def demo(cli: Cli, *, postgres: bool, directory: Path | None, keep: bool, worker
     """
     if postgres and cli.database_url is not None:
         raise click.UsageError("--postgres and --database-url name two databases; give one of them")
+    if cli.config is not None:
+        raise click.UsageError("the demo writes a settings file of its own; --config has no place in it")
     from sendoff.cli.demo_output import audience, show_report
     from sendoff.cli.options import make_current_folder_importable
     from sendoff.demo.run import run
