@@ -169,25 +169,29 @@ class Registry:
     def _load(self, name: str, source: str, load: Any, version: str | None) -> None:
         try:
             plugin = load()
-        except Exception as error:  # noqa: BLE001 - a plugin's import may raise anything; it is reported by name
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's import may do anything; it is reported
             self._break(name, source, version, f"{type(error).__name__}: {error}")
             return
         if self._manager.is_registered(plugin):
             return
-        unique = name if name not in self._loaded else f"{name} ({source})"
+        unique, number = name, 1
+        while unique in self._loaded:
+            number += 1
+            unique = f"{name} ({number})"
         try:
             self._manager.register(plugin, unique)
             self._manager.check_pending()
             if not any(True for _ in self._manager.get_hookcallers(plugin) or ()):
                 raise PluginBroken("it implements no hook of sendoff; is @hookimpl missing?", plugin=name)
         except (pluggy.PluginValidationError, ValueError, PluginBroken) as error:
-            self._manager.unregister(plugin)
-            self._break(name, source, version, " ".join(str(error).split()))
+            if self._manager.is_registered(plugin):
+                self._manager.unregister(plugin)
+            self._break(name, source, version, str(error))
             return
         self._loaded[unique] = _Loaded(unique, source, version, plugin)
 
     def _break(self, name: str, source: str, version: str | None, error: str) -> None:
-        self.broken.append(PluginView(name=name, source=source, version=version, error=error))
+        self.broken.append(PluginView(name=name, source=source, version=version, error=" ".join(error.split())))
 
     def _collect(self) -> None:
         """Ask each plugin for its channels and fetchers. Wrong settings are the caller's error; anything else that a
