@@ -31,7 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     stopping = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     fcm = LocalFCM(port=told.port, token_port=told.token_port, project=told.project, log=told.log, keep=told.keep)
-    # Tens of thousands of records are kept: looking through them for cycles every 700 objects would be most of the work.
+    # Tens of thousands of records are kept: to look through them for cycles every 700 objects would be most of the
+    # work.
     gc.set_threshold(100_000, 50, 100)
     try:
         fcm.start()
