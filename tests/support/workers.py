@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sendoff import Notification, Sendoff
+from sendoff import Notification, Rejected, Sendoff
 from sendoff.settings import Settings
 from sendoff.tables import event, outgoing
 from sendoff.worker import Worker
@@ -116,7 +116,8 @@ def notifications(
 
 def enqueue(so: Sendoff, *groups: Iterable[Notification]) -> None:
     """Commit these notifications, which are all good."""
-    so.enqueue_many([one for group in groups for one in group], None)
+    answers = so.enqueue_many([one for group in groups for one in group], None)
+    assert [answer for answer in answers if isinstance(answer, Rejected)] == []
 
 
 def rows(so: Sendoff, **match: Any) -> list[sa.Row[Any]]:
