@@ -32,8 +32,8 @@ LOOK = 0.1
 PATIENCE = 120.0
 #: Seconds that a worker gets to stop.
 STOP = 15.0
-#: The kill comes when this share of the rows is final: the work is well under way, and far from done.
-KILL_AT = 0.2
+#: The kill comes when this share of each channel's rows is final: all of the work is under way, and far from done.
+KILL_AT = 0.1
 #: Failed runs of the fetcher after which the demo does not hope any more.
 FETCH_FAILURES = 3
 
@@ -126,14 +126,15 @@ class _Show:
 
         It is frozen for the look: what the database says of it then is still true when it is killed.
         """
-        enough = KILL_AT * len(self.truth.promises)
+        enough = {channel: KILL_AT * rows for channel, rows in per_channel(self.truth).items()}
         order = random.Random(self.options.seed).sample(self.workers, len(self.workers))
         for look in self._looks(deadline):
             if look.finished and not look.open and look.fetched_at is not None:
                 self.problems.append("no worker was killed: everything was final before one was seen to hold leases")
                 return
             # A fetcher's lease is a minute, long enough to wait for somebody's orders and too long for a demo.
-            if look.finished < enough or look.fetched_at is None:
+            under_way = all(look.final.get(channel, 0) >= rows for channel, rows in enough.items())
+            if not under_way or look.fetched_at is None:
                 continue
             for worker in order:
                 # Looked at twice, so that nobody is frozen for nothing.
