@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sendoff.jsonsafe import as_text
 from sendoff.notification import PAYLOAD_VERSION_KEY, Delivery, Priority
 from sendoff.plugin.channel import BatchChannel, Channel, as_verdict
 from sendoff.store.claim import Claimed
@@ -76,10 +77,10 @@ def classify(channel: Channel, error: BaseException) -> Verdict:
         verdict = channel.classify(error)
     except Exception as fault:  # noqa: BLE001 - the wall: a plugin may raise anything
         return Retryable(
-            f"{type(error).__name__}: {error} (and classify() raised {type(fault).__name__})", maybe_sent=True
+            f"{type(error).__name__}: {as_text(error)} (and classify() raised {type(fault).__name__})", maybe_sent=True
         )
     if verdict is None:
-        return Retryable(f"{type(error).__name__}: {error} (and classify() returned None)", maybe_sent=True)
+        return Retryable(f"{type(error).__name__}: {as_text(error)} (and classify() returned None)", maybe_sent=True)
     return as_verdict(verdict, what="classify()")
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from sqlalchemy import Connection
 
+from sendoff.jsonsafe import as_text
 from sendoff.limits import Limits, Retry
 from sendoff.notification import Delivery, Notification
 from sendoff.verdict import Outage, Retryable, Sent, Verdict
@@ -130,7 +131,8 @@ def classify_error(error: BaseException) -> Verdict:
     ``Retryable``, never lost.
     """
     chain = _chain(error)
-    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    name, text = type(error).__name__, as_text(error)
+    reason = name if text in {"", name} else f"{name}: {text}"
     names = [base.__name__ for link in chain for base in type(link).__mro__]
     if any(name in _OURS for name in names):
         return Outage(reason)
