@@ -10,7 +10,7 @@ import uuid_utils
 from attrs import evolve, frozen
 
 from sendoff.errors import ConfigurationError, InvalidNotification, SendoffError, UnknownChannel
-from sendoff.jsonsafe import check_json
+from sendoff.jsonsafe import as_text, check_json
 from sendoff.notification import PAYLOAD_VERSION_KEY, Enqueued, EnqueuedRow, Notification, Step
 from sendoff.plugin.registry import ChannelSpec, Registry
 from sendoff.store.connections import Executor
@@ -64,7 +64,8 @@ def _steps(notification: Notification, registry: Registry, default_channels: Seq
         )
     steps = [item if isinstance(item, Step) else _plain_step(item) for item in wanted]
     names = {step.channel for step in steps}
-    leader = next((name for name in names if registry.channel(name).channel.leads), None)
+    leads = [step.channel for step in steps if registry.channel(step.channel).channel.leads and step.after is None]
+    leader = leads[0] if leads else None
     for index, step in enumerate(steps):
         if step.after is None and leader is not None and not registry.channel(step.channel).channel.leads:
             is_plain = not isinstance(wanted[index], Step)
@@ -136,7 +137,9 @@ def _payload(notification: Notification, spec: ChannelSpec) -> dict[str, object]
         raise
     except Exception as error:
         raise InvalidNotification(
-            f"channels.{spec.name}", f"prepare() failed with {type(error).__name__}: {error}", kind="a channel's fault"
+            f"channels.{spec.name}",
+            f"prepare() failed with {type(error).__name__}: {as_text(error)}",
+            kind="a channel's fault",
         ) from error
     if not isinstance(payload, dict):
         raise InvalidNotification(f"channels.{spec.name}", "prepare() must return a dict", value=payload)
