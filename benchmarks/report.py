@@ -56,18 +56,17 @@ def environment(server: str, settings: Mapping[str, Any]) -> list[str]:
 
 def show(console: Console, found: Sequence[Result], runs: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """One line a workload."""
-    table = Table(title="rows per second (median, and the range of the runs)")
-    for heading, justify in (("workload", "left"), (SENDOFF, "right"), (RAW, "right"), ("ratio", "right")):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]  # a literal that mypy sees as text
+    table = Table(title="rows per second, medians; of the ratio also the range over the runs")
+    table.add_column("workload")
+    for heading in (SENDOFF, RAW, "ratio", "range"):
+        table.add_column(heading, justify="right")
     for name in dict.fromkeys(result.workload for result in found):
         by_subject = {result.subject: result for result in found if result.workload == name}
-        cells = [_cell(by_subject[subject].value, runs[name][subject]) for subject in (SENDOFF, RAW)]
-        table.add_row(name, *cells, f"{by_subject[SENDOFF].ratio_to_raw:.2f}")
+        medians = [f"{by_subject[subject].value:,.0f}" for subject in (SENDOFF, RAW)]
+        ratios = [mine / limit for mine, limit in zip(runs[name][SENDOFF], runs[name][RAW], strict=True)]
+        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        table.add_row(name, *medians, f"{by_subject[SENDOFF].ratio_to_raw:.2f}", spread)
     console.print(table)
-
-
-def _cell(median: float, values: Sequence[float]) -> str:
-    return f"{median:,.0f} ({min(values):,.0f} to {max(values):,.0f})"
 
 
 def write(path: Path, found: Sequence[Result]) -> None:
