@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -334,6 +335,22 @@ def test_closing_leaves_no_thread_and_no_port() -> None:
     assert not thread.is_alive()
     with LocalFCM(port=port) as again, client_for(again) as client:
         assert 200 == send(client, again, "phone").status_code
+
+
+def test_closing_with_connections_at_the_door_and_answers_under_way() -> None:
+    fcm = LocalFCM().start()
+    port = httpx.URL(fcm.endpoint).port or 0
+    fcm.answer("phone", "hang")
+    with client_for(fcm) as client:
+        with pytest.raises(httpx.ReadTimeout):
+            client.post(fcm.send_url, json={"message": {"token": "phone"}}, timeout=0.1)
+        waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+        fcm.close()
+        for connection in waiting:
+            # Reset where it was accepted, or never greeted: nothing comes either way.
+            with connection, contextlib.suppress(ConnectionResetError):
+                assert b"" == connection.recv(1)
+    assert (0, 0) == (fcm.counters.connections_open, fcm.counters.streams_open)
 
 
 def test_a_port_that_is_taken_is_said(local_fcm: LocalFCM) -> None:

@@ -109,8 +109,7 @@ class LocalFCM:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
-        # Transports tell their protocols that they are closed in a later turn of the loop.
-        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(self._server.stopped())
 
     def _call(self, work: Callable[[], _T]) -> _T:
         """``work()`` in the server's thread, which may be this one."""

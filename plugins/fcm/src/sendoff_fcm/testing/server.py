@@ -80,6 +80,12 @@ class Server:
             self._close(door)
             self._hang_up(list(door.links))
 
+    async def stopped(self) -> None:
+        """Once :meth:`stop` was called: waits, a turn or two, for connections that were just being accepted."""
+        await asyncio.gather(*self._greeting)
+        # Transports tell their protocols that they are closed in a turn of their own.
+        await asyncio.sleep(0)
+
     def _close(self, door: Door) -> None:
         self._loop.remove_reader(door.socket)
         door.socket.close()
