@@ -64,10 +64,11 @@ def status(store: Store, registry: Registry) -> Status:
 
 def _warning(name: str, registry: Registry, row: dict[str, int], serving: int) -> str | None:
     waiting = sum(int(row.get(state, 0)) for state in ("due", "scheduled", "retrying", "leased", "waiting"))
+    rows = "1 row waits" if waiting == 1 else f"{waiting:,} rows wait"
     if name not in registry.channels and waiting:
-        return f"{waiting} rows wait and no plugin provides this channel here"
+        return f"{rows} and no plugin provides this channel here"
     if waiting and not serving:
-        return f"{waiting} rows wait and no worker serves this channel"
+        return f"{rows} and no worker serves this channel"
     return None
 
 
