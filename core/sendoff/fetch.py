@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ from sendoff.report import FetchReport
 from sendoff.secret import scrub
 from sendoff.store import Store, fetching
 from sendoff.store.connections import SqlAlchemyExecutor
+from sendoff.store.engine import PluginQueryError, plugin_queries
 from sendoff.store.fetching import FetchLease
 from sendoff.store.sql import db_now
 from sendoff.tables import event
@@ -112,7 +113,7 @@ class FetchRunner:
         try:
             with self._store.reading() as connection:
                 context = FetchContext(lease.cursor, connection, lease.now, lease.tick)
-                for page in fetcher.fetch(context):
+                for page in _pages(fetcher, context):
                     self._commit(lease, page, tally)
                     if self._stopping():
                         return self._pause(lease, tally)
@@ -121,7 +122,8 @@ class FetchRunner:
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it is shown and tried again
-            text = clean_text(scrub(f"{type(error).__name__}: {error}"))
+            what = str(error) if isinstance(error, PluginQueryError) else f"{type(error).__name__}: {error}"
+            text = clean_text(scrub(what))
             logger.error("fetcher %s failed: %s", lease.name, text)
             self._store.run(
                 lambda connection: fetching.fail(connection, lease, error=text, delay=max(RETRY, min(every, RETRY)))
@@ -189,6 +191,11 @@ class FetchRunner:
                 tally.rejected += len(problems)
                 tally.problems += [text for _, text in problems]
         return tally.report(fetcher.name)
+
+
+def _pages(fetcher: Fetcher, context: FetchContext) -> Iterator[Page]:
+    with plugin_queries(context.connection):
+        yield from fetcher.fetch(context)
 
 
 def _record(connection: Connection, problems: Sequence[tuple[Notification | Mapping[str, Any], str]]) -> None:

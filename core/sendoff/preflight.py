@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sendoff.deliver import knows_payload
-from sendoff.errors import StoreError
+from sendoff.errors import StoreError, StoreUnavailable
 from sendoff.host import Host, Leased
 from sendoff.plugin.channel import Channel
 from sendoff.plugin.registry import ChannelSpec
 from sendoff.policy import LOST_LEASES_LIMIT, Transition, poisoned
 from sendoff.store.claim import Claimed
+from sendoff.store.engine import PluginQueryError
 from sendoff.verdict import Retryable, Verdict
 
 __all__ = ["Preflight", "unfit"]
@@ -73,6 +74,10 @@ class Preflight:
         if recipients:
             try:
                 known = await self._host.look_up(self._spec, recipients)
+            except StoreUnavailable:
+                for item in leased:
+                    self._write(item.row, Transition.released("the database is away"))
+                return []
             except Exception as error:  # noqa: BLE001 - a plugin's look-up may raise anything
                 self._failed([item.row for item in leased if item.row.addresses is None], error)
                 leased = [item for item in leased if item.row.addresses is not None]
@@ -83,6 +88,7 @@ class Preflight:
 
     def _failed(self, rows: list[Claimed], error: Exception) -> None:
         """That nobody could be asked says nothing about the message."""
-        verdict = Retryable(f"addresses could not be looked up: {type(error).__name__}: {error}", counts=False)
+        what = str(error) if isinstance(error, PluginQueryError) else f"{type(error).__name__}: {error}"
+        verdict = Retryable(f"addresses could not be looked up: {what}", counts=False)
         for row in rows:
             self._decide(row, verdict)

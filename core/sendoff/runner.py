@@ -77,7 +77,9 @@ class ChannelRunner:
         self._starting = False
         self._closed = False
         self._down = False
-        self._paused_at: float | None = None
+        #: The first send that works after this moment ends the outage; an earlier worker may have left one behind, or
+        #: a start that failed.
+        self._paused_at: float | None = loop.time()
         self._pausing: asyncio.Task[None] | None = None
         self._stopping = False
         self._ended = 0

@@ -30,9 +30,11 @@ from sendoff.loops import run_loop, signals_to
 from sendoff.plugin.registry import ChannelSpec, Registry
 from sendoff.runner import ChannelRunner
 from sendoff.settings import WorkerSettings
+from sendoff.settlement import Settlement
 from sendoff.settler import Database, Outcome, Settler, settlement
 from sendoff.store import Store, channels, presence
 from sendoff.store.claim import Claimed
+from sendoff.store.engine import plugin_queries
 from sendoff.store.settle import Settle, Settled
 from sendoff.store.tidy import Tidied, tidy
 from sendoff.tables import FINAL
@@ -55,6 +57,8 @@ GC_EVERY = 20_000
 START_AGAIN, START_LONGEST = 5.0, 60.0
 #: After the grace period: seconds for each step of leaving, and until a process that still hangs is ended.
 LEAVE, OVERDUE = 2.0, 10.0
+#: Settlements kept for observers that are slower than the worker.
+MOST_UNSEEN = 50_000
 
 
 def check_deadlines(specs: Sequence[ChannelSpec], settings: WorkerSettings) -> None:
@@ -132,7 +136,12 @@ class Worker:
         self._prepare(asyncio.get_running_loop())
         if self._signals:
             self.stop()
-        await self._arrive()
+        try:
+            await self._arrive()
+        except BaseException:
+            self._threads.close()
+            self._plugin_threads.close()
+            raise
         listener = self._make_listener(self._woken) if self._make_listener and self.listens else None
         if listener is not None:
             listener.start()
@@ -150,7 +159,7 @@ class Worker:
                 await self._within_grace([self._fetching])
             self.settler.close()
             await self._within_grace([settling])
-            await self._within_grace(list(self._errands))
+            await self._within_grace([*self._errands, self.loop.create_task(self._shown())])
         finally:
             for task in (*everything, *self._errands):
                 task.cancel()
@@ -210,6 +219,8 @@ class Worker:
         self._errands: set[asyncio.Task[None]] = set()
         self._fetchers = self._make_fetchers(self.stopping.is_set) if self._make_fetchers else None
         self._fetching: asyncio.Future[Any] | None = None
+        self._observing: asyncio.Future[Any] | None = None
+        self._seen: list[Settlement] = []
 
     def _claimer(self, runner: ChannelRunner) -> Claimer:
         return Claimer(runner, self)
@@ -248,7 +259,9 @@ class Worker:
         """Wait for these until the grace period ends."""
         pending = [task for task in tasks if not task.done()]
         if pending:
-            await asyncio.wait(pending, timeout=max(0.1, self.deadline - self.loop.time()))
+            _, late = await asyncio.wait(pending, timeout=max(0.1, self.deadline - self.loop.time()))
+            for task in late:
+                task.cancel()
 
     def _on_signal(self) -> None:
         """In the signal handler, so that it works while a channel blocks the loop: nothing here may wait."""
@@ -360,10 +373,11 @@ class Worker:
         """Addresses by recipient: the channel's own answer, else the hook's."""
 
         def ask(connection: Any) -> dict[str, list[str]]:
-            known = spec.channel.addresses(recipients, connection)
-            if known is None:
-                known = self.registry.addresses(spec.name, recipients, connection)
-            return {recipient: list(addresses) for recipient, addresses in known.items()}
+            with plugin_queries(connection):
+                known = spec.channel.addresses(recipients, connection)
+                if known is None:
+                    known = self.registry.addresses(spec.name, recipients, connection)
+                return {recipient: list(addresses) for recipient, addresses in known.items()}
 
         return await self._watched(self.store.read, ask)
 
@@ -409,10 +423,25 @@ class Worker:
             with contextlib.suppress(StoreError):
                 await self._tidy(ended)
         if self.registry.observers():
-            seen = [settlement(outcome, settled) for outcome, settled in written if settled.outcome == "applied"]
-            await asyncio.wrap_future(self._plugin_threads.submit(self._observe, seen))
+            self._seen += [settlement(outcome, settled) for outcome, settled in written if settled.outcome == "applied"]
+            self._show()
 
-    def _observe(self, seen: list[Any]) -> None:
+    def _show(self) -> None:
+        """Tell the observers, one batch after the other, beside the settling: one that hangs holds up nobody."""
+        if len(self._seen) > MOST_UNSEEN:
+            logger.error("a sendoff_settled hook is too slow; %d settlements go unobserved", len(self._seen))
+            self._seen = []
+        if self._seen and (self._observing is None or self._observing.done()):
+            seen, self._seen = self._seen, []
+            self._observing = asyncio.wrap_future(self._plugin_threads.submit(self._observe, seen))
+            self._observing.add_done_callback(lambda _: self._show())
+
+    async def _shown(self) -> None:
+        while self._observing is not None and not self._observing.done():
+            await asyncio.wait([self._observing])
+            await asyncio.sleep(0)
+
+    def _observe(self, seen: list[Settlement]) -> None:
         try:
             for _ in self.registry.call("sendoff_settled", settlements=seen):
                 pass

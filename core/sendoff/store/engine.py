@@ -19,9 +19,11 @@ from sendoff.errors import ConfigurationError, NotMigrated, StoreError, StoreUna
 from sendoff.settings import mask_url
 
 __all__ = [
+    "PluginQueryError",
     "database_now_micros",
     "make_engine",
     "parse_url",
+    "plugin_queries",
     "prepare_sqlite",
     "psycopg_conninfo",
     "store_errors",
@@ -143,6 +145,22 @@ def store_errors() -> Iterator[None]:
         raise _translated(error) from None
     except PoolTimeout:
         raise StoreUnavailable("no database connection became free in time") from None
+
+
+class PluginQueryError(Exception):
+    """A query that a plugin made, on our connection or on one of its own, was refused or not answered."""
+
+
+@contextmanager
+def plugin_queries(connection: sa.Connection) -> Iterator[None]:
+    """Around what a plugin does with ``connection``. A database error in there is the plugin's (its own database may be
+    away, its SQL wrong) unless it broke our connection; taken for ours, it would stop the whole worker."""
+    try:
+        yield
+    except DBAPIError as error:
+        if connection.invalidated:
+            raise
+        raise PluginQueryError(f"{type(error).__name__}: {_translated(error)}") from None
 
 
 def translate_driver_error(error: BaseException) -> StoreError | None:
