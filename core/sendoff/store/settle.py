@@ -174,7 +174,8 @@ SELECT id, status, claim_count, requeue_count, claimed_until IS NOT NULL, cancel
   sent_at IS NULL, provider_ref IS NULL
 FROM sendoff_outgoing WHERE id IN (SELECT value FROM json_each(:ids))
 """)
-_APPLY_SQLITE = sa.text("""
+# For the driver itself: SQLAlchemy would look at every parameter of every row.
+_APPLY_SQLITE = """
 UPDATE sendoff_outgoing SET
   status = :status, verdict = coalesce(:verdict, verdict),
   reason = CASE WHEN :keeps_reason THEN reason ELSE :reason END,
@@ -187,15 +188,15 @@ UPDATE sendoff_outgoing SET
   finished_at = CASE WHEN :status <> 'pending' THEN :now ELSE finished_at END,
   payload = CASE WHEN :status <> 'pending' AND sensitive THEN '{}' ELSE payload END
 WHERE id = :id
-""")
-_FILL_SQLITE = sa.text("""
+"""
+_FILL_SQLITE = """
 UPDATE sendoff_outgoing SET sent_at = coalesce(sent_at, :now), provider_ref = coalesce(provider_ref, :provider_ref)
 WHERE id = :id
-""")
-_EVENT_SQLITE = sa.text("""
+"""
+_EVENT_SQLITE = """
 INSERT INTO sendoff_event (at, outgoing_id, notification_id, recipient, channel, type, kind, detail)
 SELECT :now, id, notification_id, recipient, channel, type, :kind, :detail FROM sendoff_outgoing WHERE id = :id
-""")
+"""
 _NOW_SQLITE = sa.text("SELECT sendoff_now()")
 
 
@@ -233,7 +234,7 @@ def settle_sqlite(connection: Connection, verdicts: Sequence[Settle]) -> list[Se
             events.append({"id": key, "now": now, "kind": "lease_lost", "detail": dumps(lost)})
     for statement, parameters in ((_APPLY_SQLITE, applied), (_FILL_SQLITE, filled), (_EVENT_SQLITE, events)):
         if parameters:
-            connection.execute(statement, parameters)
+            connection.exec_driver_sql(statement, parameters)
     return answers
 
 
