@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +18,13 @@ from attrs import evolve
 
 from sendoff.plugin import Context, Delivery, Notification, Priority, Secret, Verdict
 from sendoff.settings import Settings
+from sendoff_fcm.access import AccessError
 from sendoff_fcm.channel import FcmChannel
 from sendoff_fcm.config import FcmConfig
 from sendoff_fcm.testing import LocalFCM
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "fcm_cases.json").read_text())
 VERDICTS = {"Sent": "sent", "NoTarget": "no_target", "Retryable": "retryable", "Permanent": "permanent"}
-#: The last case's addresses look like this, so that local rules by name do not apply.
 PUSH: dict[str, Any] = {"title": "On its way", "body": "Your order has left"}
 
 T = TypeVar("T")
@@ -83,19 +84,24 @@ def channel_for(fcm: LocalFCM, engine: Callable[[], sa.Engine] = no_engine, **ch
     return FcmChannel("fcm", config_for(fcm, **changes), context_for(engine))
 
 
-def sent_by(channel: FcmChannel, *deliveries: Delivery, at_once: bool = False) -> list[Verdict]:
-    """Send them on a loop of their own, one after the other or all at once."""
+def sent_by(channel: FcmChannel, *deliveries: Delivery, at_once: bool = False, seconds: float = 20.0) -> list[Verdict]:
+    """Send them on a loop of their own, one after the other or all at once, each within ``seconds`` of its start."""
 
     async def send() -> Sequence[Verdict]:
+        started = [evolve(one, deadline=time.monotonic() + seconds) for one in deliveries]
         if at_once:
-            return await asyncio.gather(*[channel.send(one) for one in deliveries])
-        return [await channel.send(one) for one in deliveries]
+            return await asyncio.gather(*[channel.send(one) for one in started])
+        return [await channel.send(one) for one in started]
 
     return list(on_a_loop(channel, send))
 
 
 def on_a_loop(channel: FcmChannel, work: Callable[[], Awaitable[T]]) -> T:
+    """What ``work`` gives, with the access token fetched before: the test's deadlines are for the message."""
+
     async def run() -> T:
+        with suppress(AccessError):
+            await channel.tokens.get(20.0)
         try:
             return await work()
         finally:

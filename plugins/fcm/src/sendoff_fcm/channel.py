@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from weakref import WeakKeyDictionary
 
 import orjson
@@ -119,7 +119,7 @@ class FcmChannel(Channel):
         return combine(results, self.config.success, memo)
 
     async def _post(self, wire: Wire, access: Access, message: Mapping[str, Any], address: str, ends: float) -> Verdict:
-        from sendoff_fcm.wire import BusyError, MaybeSentError, UnreachableError
+        from sendoff_fcm.replies import BusyError, MaybeSentError, NotTakenError, UnreachableError
 
         problem = address_problem(address)
         if problem is not None:
@@ -129,12 +129,12 @@ class FcmChannel(Channel):
             return Retryable("no time was left for a request", counts=False)
         try:
             answer = await wire.post(
-                send_url(self.config.endpoint, access.project_id),
+                send_path(self.config.endpoint, access.project_id),
                 request_headers(access),
                 request_body(message, address, dry_run=self.config.dry_run),
                 _left(ends),
             )
-        except BusyError as error:
+        except (BusyError, NotTakenError) as error:
             return Retryable(str(error), counts=False)
         except UnreachableError as error:
             return Outage(f"FCM cannot be reached: {error}")
@@ -184,7 +184,7 @@ class FcmChannel(Channel):
 
         config = self.config
         if self._tls is None and config.endpoint.startswith("https:"):
-            self._tls = tls_context()
+            self._tls = tls_context(http2=config.http2)
         return lambda: Wire(config.endpoint, connections=config.connections, http2=config.http2, context=self._tls)
 
     # -- credentials -----------------------------------------------------------------------------------------------
@@ -243,9 +243,9 @@ def facts(delivery: Delivery) -> Facts:
     )
 
 
-def send_url(endpoint: str, project_id: str) -> str:
-    """Where messages of a project are sent."""
-    return f"{endpoint.rstrip('/')}/v1/projects/{quote(project_id, safe='')}/messages:send"
+def send_path(endpoint: str, project_id: str) -> str:
+    """Where messages of a project are sent, below the endpoint's host."""
+    return f"{urlsplit(endpoint).path.rstrip('/')}/v1/projects/{quote(project_id, safe='')}/messages:send"
 
 
 def request_headers(access: Access) -> dict[str, str]:

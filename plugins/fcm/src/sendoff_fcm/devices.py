@@ -199,10 +199,11 @@ def erase(recipient: str, connection: Executable) -> int:
 
 # ------------------------------------------------------------------------------------------ for the channel, in batches
 
-#: A list as one JSON parameter: one statement whatever its length, on both databases.
-_EACH = {
-    "postgresql": "SELECT value FROM json_array_elements_text(CAST(:tokens AS json))",
-    "sqlite": "SELECT value FROM json_each(:tokens)",
+#: Among a list that comes as one JSON parameter: one statement whatever its length. On PostgreSQL as an array, or the
+#: planner takes a few recipients for many and reads the whole table.
+_AMONG = {
+    "postgresql": "= ANY(ARRAY(SELECT json_array_elements_text(CAST(:items AS json))))",
+    "sqlite": "IN (SELECT value FROM json_each(:items))",
 }
 
 
@@ -215,10 +216,10 @@ def active_addresses(
         connection,
         f"""
         SELECT recipient, token, kind FROM sendoff_device
-        WHERE active AND recipient IN ({_EACH[_dialect(connection)]}){mine}
+        WHERE active AND recipient {_AMONG[_dialect(connection)]}{mine}
         ORDER BY recipient, created_at, token
         """,  # noqa: S608 - constants of this file
-        {"tokens": orjson.dumps([*recipients]).decode(), **({"app": app} if app is not None else {})},
+        {"items": orjson.dumps([*recipients]).decode(), **({"app": app} if app is not None else {})},
     )
     found: dict[str, builtins.list[str]] = {}
     for recipient, token, kind in rows:
@@ -249,10 +250,10 @@ def restore(tokens: Sequence[str], connection: Executable) -> int:
     codes = ", ".join(f"'{code}'" for code in DEAD_CODES)
     sql = f"""
         UPDATE sendoff_device SET active = true, deactivated_at = NULL, deactivated_reason = NULL
-        WHERE NOT active AND deactivated_reason IN ({codes}) AND token IN ({_EACH[_dialect(connection)]})
+        WHERE NOT active AND deactivated_reason IN ({codes}) AND token {_AMONG[_dialect(connection)]}
         RETURNING token
     """  # noqa: S608 - constants of this package
-    return len(run(connection, sql, {"tokens": orjson.dumps(sorted(tokens)).decode()}))
+    return len(run(connection, sql, {"items": orjson.dumps(sorted(tokens)).decode()}))
 
 
 def _dialect(connection: Executable) -> str:

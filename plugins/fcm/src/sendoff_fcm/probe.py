@@ -10,8 +10,9 @@ from attrs import frozen
 from sendoff.plugin import NoTarget, Outage, Permanent, Retryable, Sent, Verdict
 from sendoff_fcm.access import Access, AccessError
 from sendoff_fcm.answer import read_answer
-from sendoff_fcm.channel import FcmChannel, request_body, request_headers, send_url
+from sendoff_fcm.channel import FcmChannel, request_body, request_headers, send_path
 from sendoff_fcm.combine import shown
+from sendoff_fcm.replies import BusyError, MaybeSentError, NotTakenError, UnreachableError
 
 __all__ = ["Finding", "judge", "probe"]
 
@@ -33,25 +34,25 @@ class Finding:
 
 async def probe(channel: FcmChannel, token: str | None = None) -> Finding:
     """Ask Google for an access token, and FCM for a check of a message to ``token``, or to nobody."""
-    from sendoff_fcm.wire import BusyError, MaybeSentError, UnreachableError, Wire, tls_context
+    from sendoff_fcm.wire import Wire, tls_context
 
     config = channel.config
     try:
         access = await channel.tokens.get(config.token_timeout + 5.0)
     except AccessError as error:
         return Finding(channel.name, config.project_id, error.kind, error.reason)
-    context = tls_context() if config.endpoint.startswith("https:") else None
+    context = tls_context(http2=config.http2) if config.endpoint.startswith("https:") else None
     wire = Wire(config.endpoint, connections=1, http2=config.http2, context=context)
     message = {"notification": {"title": "sendoff fcm check"}}
     started = time.monotonic()
     try:
         answer = await wire.post(
-            send_url(config.endpoint, access.project_id),
+            send_path(config.endpoint, access.project_id),
             request_headers(access),
             request_body(message, token or NOBODY, dry_run=True),
             config.timeout,
         )
-    except (UnreachableError, MaybeSentError, BusyError) as error:
+    except (UnreachableError, MaybeSentError, NotTakenError, BusyError) as error:
         where = f"{config.endpoint} gave no answer: {error}"
         return Finding(channel.name, access.project_id, "network", where)
     finally:

@@ -1,9 +1,9 @@
-"""The HTTP side: one POST per try over few connections. Imported with the first message, because httpx is.
+"""The HTTP side: one POST per try over few connections. Imported with the first message.
 
-httpx on its own would send everything over one HTTP/2 connection, wait in it for a free stream without saying so, and
-keep a stream open for each request that was given up. So a :class:`Wire` holds a fixed number of lanes, each a
-transport with one connection of its own and at most :data:`IN_FLIGHT` requests in it, and replaces a lane on which
-requests were given up.
+HTTP/2 is spoken by :mod:`sendoff_fcm.http2`, on the library under httpx (``h2``) and not through httpx itself, which
+repeats a request by itself after a GOAWAY (one try was several POSTs), keeps a stream open for each request that is
+given up (a hundred of them and the connection hangs), and takes three times the processor time for each message.
+HTTP/1.1, and anything through a proxy, is httpx's.
 """
 
 from __future__ import annotations
@@ -11,156 +11,123 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import httpx
-from attrs import define, frozen
+from attrs import define, field
 
-__all__ = ["IN_FLIGHT", "Answer", "BusyError", "MaybeSentError", "UnreachableError", "Wire", "tls_context"]
+from sendoff_fcm.http2 import Connection, connect
+from sendoff_fcm.replies import Answer, BusyError, MaybeSentError, UnreachableError
 
-#: Requests at once in one HTTP/2 connection: below the 100 streams that Google's servers, and httpx, allow.
+__all__ = ["IN_FLIGHT", "Wire", "tls_context"]
+
+#: Requests at once in one HTTP/2 connection: below the 100 streams that Google's servers allow.
 IN_FLIGHT = 90
-#: A lane on which so many requests were given up is replaced: their streams stay open in it.
-GIVEN_UP = 10
-#: An answer of FCM has a few hundred bytes; of whatever else answers, more than this tells nothing.
-LONGEST_ANSWER = 65_536
 CONNECT_SECONDS = 5.0
 
 
-class BusyError(Exception):
-    """Every connection was taken until the time was over. Nothing was sent."""
-
-
-class UnreachableError(Exception):
-    """Nobody was there to take the request: refused, no such name, no route, no TLS. Nothing was sent."""
-
-
-class MaybeSentError(Exception):
-    """The request was written, or part of it, and no answer came: FCM may have accepted the message."""
-
-
-@frozen(eq=False)
-class Answer:
-    """What came back. Header names are in small letters."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-def tls_context() -> ssl.SSLContext:
+def tls_context(*, http2: bool) -> ssl.SSLContext:
     """Reads the certificate authorities: tens of milliseconds, for a thread."""
-    return httpx.create_ssl_context()
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["h2"] if http2 else ["http/1.1"])
+    return context
 
 
 @define(eq=False)
 class _Lane:
-    transport: httpx.AsyncHTTPTransport
+    """A place for one connection at a time."""
+
+    connection: Connection | None = None
     in_flight: int = 0
-    given_up: int = 0
-    retired: bool = False
+    opening: asyncio.Lock = field(factory=asyncio.Lock)
 
 
 class Wire:
     """The connections of one event loop to one endpoint."""
 
     def __init__(self, endpoint: str, *, connections: int, http2: bool, context: ssl.SSLContext | None) -> None:
-        self._cleartext = urlsplit(endpoint).scheme == "http"
+        self._where = urlsplit(endpoint)
         self._context = context
-        self._http2 = http2
-        self._proxy = _proxy(endpoint)
-        self._capacity = IN_FLIGHT if http2 else 1
-        self._lanes = [self._lane() for _ in range(connections)]
-        self._slots = asyncio.Semaphore(connections * self._capacity)
+        self._proxy = _proxy(self._where)
+        self._lanes = [_Lane() for _ in range(connections)]
+        self._http1 = None
+        if not http2 or self._proxy is not None:
+            from sendoff_fcm.http1 import Http1
 
-    def _lane(self) -> _Lane:
-        return _Lane(
-            httpx.AsyncHTTPTransport(
-                verify=self._context if self._context is not None else True,
-                # Without TLS nothing negotiates: HTTP/2 is spoken from the first byte ("prior knowledge").
-                http1=not (self._http2 and self._cleartext),
-                http2=self._http2,
-                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=60.0),
-                proxy=self._proxy,
-                retries=0,
-            )
-        )
+            self._http1 = Http1(connections=connections, context=context, proxy=self._proxy)
+        self._slots = asyncio.Semaphore(connections * (1 if self._http1 else IN_FLIGHT))
+        self._leaving: set[Connection] = set()
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, within: float) -> Answer:
+    async def post(self, path: str, headers: Mapping[str, str], body: bytes, within: float) -> Answer:
         """One POST, at most ``within`` seconds with waiting for a free slot. Never repeated here.
+
+        ``headers``: names in small letters.
 
         :raises BusyError: no slot became free.
         :raises UnreachableError: nobody took the request.
+        :raises NotTakenError: the server says that it did not look at the request.
         :raises MaybeSentError: the request may have arrived.
         """
         started = False
         try:
             async with asyncio.timeout(within), self._slots:
                 started = True
-                return await self._once(url, headers, body, within)
+                if self._http1 is not None:
+                    url = f"{self._where.scheme}://{self._where.netloc}{path}"
+                    return await self._http1.post(url, headers, body, min(CONNECT_SECONDS, within))
+                return await self._over_http2(path, headers, body)
         except TimeoutError:
             if not started:
                 raise BusyError(f"all connections were busy for {within:.3g} s") from None
             raise MaybeSentError(f"no answer within {within:.3g} s") from None
 
-    async def _once(self, url: str, headers: Mapping[str, str], body: bytes, within: float) -> Answer:
-        lane = min(self._lanes, key=lambda one: one.in_flight)
+    async def _over_http2(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        # With the slots there is always a lane below IN_FLIGHT; the first one serves alone while little is to do.
+        lane = next((one for one in self._lanes if one.in_flight < IN_FLIGHT // 2), None)
+        lane = lane or min(self._lanes, key=lambda one: one.in_flight)
         lane.in_flight += 1
-        answered = False
         try:
-            answer = await self._request(lane, url, headers, body, within)
-            answered = True
-            return answer
+            connection = lane.connection
+            if connection is None or not connection.usable:
+                connection = await self._open(lane)
+            return await connection.post(self._where.scheme, self._where.netloc, path, headers, body)
         finally:
             lane.in_flight -= 1
-            if not answered:
-                await self._gave_up(lane)
-            if lane.retired and lane.in_flight == 0:
-                await lane.transport.aclose()
 
-    async def _request(self, lane: _Lane, url: str, headers: Mapping[str, str], body: bytes, within: float) -> Answer:
-        # Only connecting has a limit of its own. A read timeout of httpx would break the connection for every other
-        # request in it; ours, around all of it, ends this request alone.
-        limits = {"connect": min(CONNECT_SECONDS, within), "read": None, "write": None, "pool": None}
-        request = httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": limits})
+    async def _open(self, lane: _Lane) -> Connection:
+        async with lane.opening:
+            if lane.connection is None or not lane.connection.usable:
+                if lane.connection is not None:
+                    # What is still in it is answered; it closes itself after the last.
+                    lane.connection.leave()
+                    self._leaving = {one for one in self._leaving if not one.closed} | {lane.connection}
+                lane.connection = await self._connect()
+            return lane.connection
+
+    async def _connect(self) -> Connection:
+        host, port = self._where.hostname or "", self._where.port or (443 if self._where.scheme == "https" else 80)
         try:
-            response = await lane.transport.handle_async_request(request)
-            try:
-                return Answer(response.status_code, response.headers, await _content(response))
-            finally:
-                await response.aclose()
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol) as error:
-            raise UnreachableError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
-        except httpx.HTTPError as error:
-            raise MaybeSentError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
-
-    async def _gave_up(self, lane: _Lane) -> None:
-        lane.given_up += 1
-        if lane.given_up >= GIVEN_UP and not lane.retired and self._http2:
-            lane.retired = True
-            self._lanes[self._lanes.index(lane)] = self._lane()
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await connect(host, port, self._context if self._where.scheme == "https" else None)
+        except TimeoutError:
+            raise UnreachableError(f"{host}:{port} took no connection within {CONNECT_SECONDS:g} s") from None
+        except OSError as error:
+            # Of the operating system, of name resolution, and of TLS.
+            raise UnreachableError(f"{host}:{port}: {type(error).__name__}: {error}") from None
 
     async def close(self) -> None:
         """Close every connection."""
-        for lane in self._lanes:
-            await lane.transport.aclose()
+        for connection in [*(lane.connection for lane in self._lanes), *self._leaving]:
+            if connection is not None:
+                await connection.close()
+        if self._http1 is not None:
+            await self._http1.close()
 
 
-async def _content(response: httpx.Response) -> bytes:
-    """To its end, so that the stream is closed; what is beyond the limit is dropped."""
-    content = bytearray()
-    async for part in response.aiter_raw():
-        if len(content) < LONGEST_ANSWER:
-            content += part
-    return bytes(content[:LONGEST_ANSWER])
-
-
-def _proxy(endpoint: str) -> str | None:
-    """The proxy that the environment names (HTTPS_PROXY, NO_PROXY), as httpx's own client would find it."""
-    parts = urlsplit(endpoint)
-    if parts.scheme == "http" or not parts.hostname or proxy_bypass(parts.hostname):
+def _proxy(where: SplitResult) -> str | None:
+    """The proxy that the environment names (HTTPS_PROXY, NO_PROXY), as HTTP clients in general find it."""
+    if where.scheme == "http" or not where.hostname or proxy_bypass(where.hostname):
         return None
     proxies = getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
+    found = proxies.get(where.scheme) or proxies.get("all")
     return (found if "://" in found else f"http://{found}") if found else None
