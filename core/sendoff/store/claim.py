@@ -4,6 +4,7 @@ lease that ran out is simply due again."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
@@ -182,7 +183,9 @@ def claim_postgresql(connection: Connection, request: ClaimRequest) -> list[Clai
             None if row[7] is None else loads(row[7]),
             *row[8:15],
             None if row[15] is None else loads(row[15]),
-            *row[16:21],
+            row[16],
+            row[17].astimezone(UTC),
+            *row[18:21],
             (row[21], row[0]),
         )
         for row in connection.execute(_CLAIM_POSTGRESQL, parameters).all()

@@ -50,6 +50,8 @@ class SqlAlchemyExecutor:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.dialect = connection.dialect.name
+        if self.dialect not in {"postgresql", "sqlite"}:
+            raise ConfigurationError(f"sendoff works with PostgreSQL and SQLite, not with {self.dialect!r}")
         if self.dialect == "sqlite":
             driver = connection.connection.driver_connection
             if isinstance(driver, sqlite3.Connection):
