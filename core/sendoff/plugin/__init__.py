@@ -1,5 +1,9 @@
 """What plugin authors import, and all they need to."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from sendoff.errors import InvalidNotification, SecretError
 from sendoff.limits import Limits, Retry
 from sendoff.notification import Delivery, Notification, Priority
@@ -21,11 +25,15 @@ from sendoff.verdict import (
     retry_after,
 )
 
+if TYPE_CHECKING:
+    from sendoff.store.connections import Executor, executor_for
+
 __all__ = [
     "BatchChannel",
     "Channel",
     "Context",
     "Delivery",
+    "Executor",
     "FetchContext",
     "Fetcher",
     "InvalidNotification",
@@ -48,8 +56,18 @@ __all__ = [
     "Uuid",
     "Verdict",
     "classify_error",
+    "executor_for",
     "hookimpl",
     "http_verdict",
     "retry_after",
     "scrub",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # For plugins with functions that applications call in a transaction of theirs; channels need no store to load.
+    if name in {"Executor", "executor_for"}:
+        from sendoff.store import connections
+
+        return getattr(connections, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
