@@ -7,7 +7,7 @@ import sys
 import click
 
 from sendoff.cli.failure import one_line
-from sendoff.cli.options import Cli
+from sendoff.cli.options import Cli, common_options
 from sendoff.errors import SendoffError
 
 __all__ = ["plugin_commands"]
@@ -31,5 +31,15 @@ def plugin_commands(cli: Cli) -> dict[str, click.Command]:
             print(f"sendoff: plugin {hook.plugin_name} could not add its commands: {why}", file=sys.stderr)
             continue
         for name, command in group.commands.items():
+            _take_common_options(command)
             commands.setdefault(name, command)
     return commands
+
+
+def _take_common_options(command: click.Command) -> None:
+    """A plugin's command, and those below it, take the options that every command takes, but for names of its own."""
+    common = common_options(click.Command(None)).params
+    own = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+    command.params.extend(param for param in common if not own.intersection(param.opts))
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _take_common_options(below)

@@ -44,6 +44,7 @@ class Cli:
     as_json: bool = False
     debug: bool = False
     _app: Sendoff | None = None
+    _made_with: tuple[object, ...] = ()
 
     def app(self, *, broken_plugins: bool = False, worker: Mapping[str, Any] | None = None) -> Sendoff:
         """The application object, made on first use and closed when the command ends. Opens no connection.
@@ -51,10 +52,16 @@ class Cli:
         ``worker`` are settings of ``[worker]`` that the command line gives. A plugin that was asked for with ``-p``
         and is broken is an error here, unless ``broken_plugins`` are wanted.
         """
+        said = (self.database_url, self.config, tuple(self.plugins))
+        if self._app is not None and self._made_with != said:
+            # It was made to look for a plugin's command, whose own options have said more since.
+            self.close()
+            self._app = None
         if self._app is None:
             from sendoff.app import Sendoff
 
             make_current_folder_importable()
+            self._made_with = said
             self._app = Sendoff(settings=self.settings(worker), plugins=self.plugins)
         if self.plugins and not broken_plugins:
             for plugin in self._app.registry.broken:
