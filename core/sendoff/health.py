@@ -152,8 +152,12 @@ def _check_channels(so: Sendoff) -> list[CheckItem]:
             problem = f"{type(error).__name__}: {error}" if not isinstance(error, SendoffError) else str(error)
         if problem is None:
             items.append(CheckItem(name=name, level="ok", message="ready"))
-        else:
+        elif so.settings.has_channel(spec.name):
             items.append(CheckItem(name=name, level="error", message=scrub(problem)))
+        else:
+            # Its plugin is installed and that is all: nobody may want it.
+            hint = f"set it up under [channels.{spec.name}], or uninstall its plugin"
+            items.append(CheckItem(name=name, level="warning", message=scrub(problem), hint=hint))
     return items
 
 

@@ -217,6 +217,10 @@ class Settings:
             ChannelOverrides, {key: section[key] for key in RESERVED if key in section}, f"channels.{channel}"
         )
 
+    def has_channel(self, name: str) -> bool:
+        """Whether somebody has said anything about this channel, or its plugin was merely found."""
+        return name in self._values.get("channels", {})
+
     def instances(self, plugin: str, default: str) -> list[str]:
         """See :meth:`sendoff.plugin.Context.instances`."""
         channels: Mapping[str, Mapping[str, Any]] = self._values.get("channels", {})
