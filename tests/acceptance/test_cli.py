@@ -357,7 +357,7 @@ def test_plugins_lists_channels_fetchers_and_commands(sendoff: Cli) -> None:
     ran = sendoff("plugins")
 
     assert (mine["channels"], mine["fetchers"], mine["error"]) == (["pager", "siren"], ["shop"], None)
-    assert (ran.code, ran.out.splitlines()[-1]) == (0, "commands of plugins: ring, status")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "commands of plugins: fcm, ring, status")
 
 
 def test_a_command_of_a_plugin_is_found_and_replaces_none_of_ours(sendoff: Cli) -> None:

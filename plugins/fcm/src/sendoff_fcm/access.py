@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from attrs import define, field, frozen
@@ -21,7 +23,7 @@ from attrs import define, field, frozen
 from sendoff.plugin import Secret, SecretError
 from sendoff_fcm.config import FcmConfig
 
-__all__ = ["Access", "AccessError", "AccessTokens", "Account", "load_account"]
+__all__ = ["NO_CREDENTIAL", "Access", "AccessError", "AccessTokens", "Account", "load_account", "may_have_defaults"]
 
 #: A token this close to its end is renewed while it still serves.
 AHEAD = 300.0
@@ -31,6 +33,11 @@ SPENT = 30.0
 UNSTATED_LIFE = 300.0
 #: After a failed renewal ahead of time, the next is tried no sooner.
 PAUSE = 15.0
+
+NO_CREDENTIAL = (
+    'no credential: set credentials = {file = "service-account.json"} for this channel, or '
+    "GOOGLE_APPLICATION_CREDENTIALS"
+)
 
 Kind = Literal["credential", "network", "project"]
 
@@ -89,14 +96,26 @@ def load_account(config: FcmConfig) -> Account:
         google = app.credential.get_credential()
         project_id = app.project_id
     except (GoogleAuthError, ValueError, OSError) as error:
-        raise AccessError(
-            "credential",
-            f"no application default credentials ({type(error).__name__}); set credentials = "
-            '{file = "service-account.json"} for this channel, or GOOGLE_APPLICATION_CREDENTIALS',
-        ) from None
+        raise AccessError("credential", f"{NO_CREDENTIAL} ({type(error).__name__})") from None
     if not project_id:
         raise AccessError("project", "nothing names the Firebase project; set project_id for this channel")
     return Account(google, str(project_id))
+
+
+def may_have_defaults() -> bool:
+    """Whether application default credentials are worth looking for: a file, or a machine of Google's.
+
+    For ``doctor``, which is not to wait: elsewhere google-auth asks a metadata server that is not there, several
+    times, for seconds.
+    """
+    if any(os.environ.get(name) for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST", "K_SERVICE")):
+        return True
+    gcloud = Path(os.environ.get("CLOUDSDK_CONFIG") or Path("~/.config/gcloud").expanduser())
+    product = Path("/sys/class/dmi/id/product_name")
+    try:
+        return (gcloud / "application_default_credentials.json").is_file() or "Google" in product.read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _certificate(secret: Secret) -> dict[str, Any]:

@@ -28,7 +28,15 @@ from sendoff.plugin import (
     Verdict,
 )
 from sendoff_fcm import devices
-from sendoff_fcm.access import Access, AccessError, AccessTokens, Account, load_account
+from sendoff_fcm.access import (
+    NO_CREDENTIAL,
+    Access,
+    AccessError,
+    AccessTokens,
+    Account,
+    load_account,
+    may_have_defaults,
+)
 from sendoff_fcm.address import address_problem, target
 from sendoff_fcm.answer import read_answer
 from sendoff_fcm.combine import Memo, combine
@@ -201,6 +209,8 @@ class FcmChannel(Channel):
 
     def check(self) -> str | None:
         """Whether credential and table can be read; ``sendoff fcm check`` also asks Google."""
+        if self.config.credentials is None and not may_have_defaults():
+            return NO_CREDENTIAL
         try:
             load_account(self.config)
         except AccessError as error:
