@@ -18,9 +18,9 @@ from sqlalchemy import Connection
 from sendoff.demo.facts import Row
 from sendoff.store import Store
 from sendoff.store.sql import db_now
-from sendoff.tables import event, fetcher, outgoing
+from sendoff.tables import event, fetcher, outgoing, worker
 
-__all__ = ["KEYS", "Progress", "held_leases", "read_rows", "watch"]
+__all__ = ["KEYS", "Progress", "arrived", "held_leases", "read_rows", "watch"]
 
 #: The example's dedup keys: ``order:SO-10017:shipped``.
 KEYS = "order:SO-%"
@@ -123,3 +123,9 @@ def held_leases(store: Store, pid: int) -> list[str]:
     )
     with store.reading() as connection:
         return [str(id) for id in connection.scalars(leased)]
+
+
+def arrived(store: Store) -> set[int]:
+    """The process ids of the workers on this machine that have begun to serve; until then they know no SIGTERM."""
+    with store.reading() as connection:
+        return set(connection.scalars(sa.select(worker.c.pid).where(worker.c.host == socket.gethostname())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -15,7 +16,7 @@ from attrs import define, field
 from sendoff.demo.accounts import Accounts, settle_accounts
 from sendoff.demo.evidence import read_inbox, read_lines, read_maildir
 from sendoff.demo.facts import Row, Writing
-from sendoff.demo.ledger import Progress, held_leases, read_rows, watch
+from sendoff.demo.ledger import Progress, arrived, held_leases, read_rows, watch
 from sendoff.demo.processes import DemoFailed, Worker, interruptible
 from sendoff.demo.report import Kill, Lines, Report
 from sendoff.demo.settings import CHANNELS, FETCHER
@@ -165,11 +166,13 @@ class _Show:
     def _stop_workers(self) -> None:
         """SIGTERM, before anything is counted: nobody may write while the accounts are made."""
         alive = [worker for worker in self.workers if worker.running]
+        serving = arrived(self.stage.app.store)
         for worker in alive:
             worker.tell_to_stop()
         for worker in alive:
             code = worker.wait_until_stopped(STOP)
-            if code != 0:
+            # The last one started may not have come to serving yet: then SIGTERM ends it as it ends any program.
+            if code != 0 and not (code == -signal.SIGTERM and worker.pid not in serving):
                 how = f"did not stop within {STOP:.0f} seconds" if code is None else f"stopped with exit code {code}"
                 self.problems.append(f"{worker.name} {how}: {worker.last_words()}")
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from sendoff import Sendoff
-from sendoff.demo.ledger import held_leases, read_rows, watch
-from sendoff.tables import event, fetcher, outgoing
+from sendoff.demo.ledger import arrived, held_leases, read_rows, watch
+from sendoff.tables import event, fetcher, outgoing, worker
 
 NOW = datetime.now(UTC)
 HERE = socket.gethostname()
@@ -121,3 +121,10 @@ def test_how_far_it_is(so: Sendoff) -> None:
         connection.execute(fetcher.update().values(failures=2, last_error="ValueError: no"))
     look = watch(so.store, "orders")
     assert (look.fetched_at, look.fetch_failures, look.fetch_error) == (None, 2, "ValueError: no")
+
+
+def test_who_has_begun_to_serve(so: Sendoff) -> None:
+    with so.engine.begin() as connection:
+        for host, pid in ((HERE, 17), ("elsewhere", 18)):
+            connection.execute(worker.insert().values(id=uuid4(), host=host, pid=pid, started_at=NOW, seen_at=NOW))
+    assert arrived(so.store) == {17}
