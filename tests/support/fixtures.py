@@ -47,13 +47,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     servers = [POSTGRES]
     if INTEGRATION in metafunc.definition.path.parents:
-        servers += [f"postgres{version}" for version in _other_versions()]
+        servers += other_servers()
     for fixture in ("postgres_url", "empty_postgres_url"):
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(fixture, servers, indirect=True)
     for fixture in ("database_url", "empty_database_url"):
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(fixture, [SQLITE, *servers], indirect=True)
+
+
+def other_servers() -> list[str]:
+    """The servers besides the usual one that the integration tests run on."""
+    return [f"{POSTGRES}{version}" for version in _other_versions()]
 
 
 def _other_versions() -> list[int]:

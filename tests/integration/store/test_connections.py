@@ -75,14 +75,14 @@ def test_djangos_other_databases_are_named() -> None:
         executor_for(Django("oracle"))
 
 
-def test_our_own_transaction_commits_or_rolls_back(store: Store) -> None:
-    with own_transaction(store.engine) as executor:
+def test_our_own_transaction_commits_or_rolls_back(fresh_store: Store) -> None:
+    with own_transaction(fresh_store.engine) as executor:
         executor.execute("CREATE TABLE shop (name text)", {})
         executor.execute("INSERT INTO shop VALUES (:name)", {"name": "a :b 100 %"})
-    with contextlib.suppress(ZeroDivisionError), own_transaction(store.engine) as executor:
+    with contextlib.suppress(ZeroDivisionError), own_transaction(fresh_store.engine) as executor:
         executor.execute("INSERT INTO shop VALUES (:name)", {"name": "lost"})
         _ = 1 / 0
-    with own_transaction(store.engine) as executor:
+    with own_transaction(fresh_store.engine) as executor:
         assert [("a :b 100 %",)] == [tuple(row) for row in executor.execute("SELECT name FROM shop", {})]
 
 
@@ -93,10 +93,10 @@ def test_a_missing_table_means_not_migrated(empty_database_url: str) -> None:
     engine.dispose()
 
 
-def test_an_error_tells_state_and_constraint_and_no_value(store: Store) -> None:
-    with store.engine.begin() as connection:
+def test_an_error_tells_state_and_constraint_and_no_value(fresh_store: Store) -> None:
+    with fresh_store.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE shop (name text CONSTRAINT not_private CHECK (name <> 'private'))")
-    with pytest.raises(StoreError) as caught, store.transaction() as connection:
+    with pytest.raises(StoreError) as caught, fresh_store.transaction() as connection:
         connection.execute(sa.text("INSERT INTO shop VALUES (:name)"), {"name": "private"})
     assert "'private'" not in str(caught.value)
     assert "INSERT" not in str(caught.value)

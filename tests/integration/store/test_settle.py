@@ -537,8 +537,9 @@ def test_a_revealed_secret_is_in_no_column(store: Store) -> None:
     assert events(store, id)[-1][1]["details"] == {"url": MASK}
 
 
-def test_a_batch_that_the_database_refuses_is_written_row_by_row(store: Store) -> None:
+def test_a_batch_that_the_database_refuses_is_written_row_by_row(fresh_store: Store) -> None:
     """A trigger of the application's own refuses one reason; three verdicts stand in the batch."""
+    store = fresh_store
     rows = [new_row(recipient=f"u{number}") for number in range(3)]
     put(store, *rows)
     refuse(store, "refused")
