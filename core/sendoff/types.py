@@ -7,11 +7,14 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from attrs import Attribute
 from sqlalchemy import BigInteger, DateTime, Dialect, String, Text, types
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["EPOCH", "Json", "UtcTime", "Uuid", "from_micros", "to_micros"]
+from sendoff.errors import ConfigurationError
+
+__all__ = ["EPOCH", "Json", "UtcTime", "Uuid", "aware", "from_micros", "to_micros"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -25,6 +28,12 @@ def to_micros(moment: datetime) -> int:
 def from_micros(micros: int) -> datetime:
     """The reverse of :func:`to_micros`."""
     return EPOCH + timedelta(microseconds=micros)
+
+
+def aware(_: Any, attribute: Attribute[Any], value: datetime | None) -> None:
+    """For attrs: a moment that people give needs a time zone."""
+    if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
+        raise ConfigurationError(f"{attribute.name} must be a datetime with a time zone (got {value!r})")
 
 
 class UtcTime(types.TypeDecorator[datetime]):

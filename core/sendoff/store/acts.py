@@ -8,12 +8,13 @@ from typing import Any, Literal
 from uuid import UUID
 
 import sqlalchemy as sa
-from attrs import frozen
+from attrs import field, frozen
 from sqlalchemy import ColumnElement, Connection
 
 from sendoff.store.events import append_events
 from sendoff.store.sql import db_now, plus
 from sendoff.tables import outgoing
+from sendoff.types import aware
 
 __all__ = ["CancelOutcome", "RequeueFilter", "cancel", "requeue", "requeueable"]
 
@@ -80,7 +81,7 @@ class RequeueFilter:
     channel: str | None = None
     verdict: str | None = None
     reason: str | None = None
-    since: datetime | None = None
+    since: datetime | None = field(default=None, validator=aware)
     ttl: float | None = None
 
     def where(self) -> list[ColumnElement[bool]]:

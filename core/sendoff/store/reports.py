@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from sqlalchemy import ColumnElement, Connection
 
 from sendoff.errors import NotFound
@@ -16,6 +16,7 @@ from sendoff.report import EventView, FetcherStatus, OutgoingView, WorkerStatus
 from sendoff.store.channels import paused
 from sendoff.store.sql import db_now, seconds_between
 from sendoff.tables import event, fetcher, outgoing, worker
+from sendoff.types import aware
 
 __all__ = [
     "RowFilter",
@@ -43,7 +44,7 @@ class RowFilter:
     verdict: str | None = None
     channel: str | None = None
     type: str | None = None
-    since: datetime | None = None
+    since: datetime | None = field(default=None, validator=aware)
     notification_id: UUID | None = None
     before: UUID | None = None
     limit: int = 50

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from attrs import evolve
 
-from sendoff import NotFound, NotPossible
+from sendoff import ConfigurationError, NotFound, NotPossible
 from sendoff.deliver import idempotency_key
 from sendoff.policy import Policy, Transition
 from sendoff.requeueing import requeue as requeue_honestly
@@ -261,3 +261,8 @@ def test_a_row_that_reached_nobody_may_be_tried_again(store: Store) -> None:
     assert {id} == requeued(store, verdict="no_target")
     settle(store, claim_one(store), Transition.sent(Sent(provider_ref="m-2")))
     assert look(store, id, "status", "verdict", "provider_ref", "reason") == ("sent", "sent", "m-2", None)
+
+
+def test_a_moment_without_a_zone_is_one_clear_line() -> None:
+    with pytest.raises(ConfigurationError, match="since must be a datetime with a time zone"):
+        RequeueFilter(since=datetime(2026, 3, 29))  # noqa: DTZ001 - the point

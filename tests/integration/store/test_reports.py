@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from sendoff import NotFound
+from sendoff import ConfigurationError, NotFound
 from sendoff.policy import Transition
 from sendoff.store import Store, reports
 from sendoff.store.channels import ensure_channels
@@ -139,3 +139,8 @@ def test_a_far_due_time_can_be_told(store: Store) -> None:
     far = now(store).replace(year=8999)
     change(store, id, due_at=far, next_attempt_at=far, expires_at=far)
     assert store.read(lambda connection: reports.show(connection, id)).due_at == far
+
+
+def test_a_moment_without_a_zone_is_one_clear_line() -> None:
+    with pytest.raises(ConfigurationError, match="since must be a datetime with a time zone"):
+        RowFilter(since=datetime(2026, 3, 29))  # noqa: DTZ001 - the point
