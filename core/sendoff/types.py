@@ -30,7 +30,7 @@ def from_micros(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
 
 
-def aware(_: Any, attribute: Attribute[Any], value: datetime | None) -> None:
+def aware(_: Any, attribute: Attribute[Any], value: Any) -> None:
     """For attrs: a moment that people give needs a time zone."""
     if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
         raise ConfigurationError(f"{attribute.name} must be a datetime with a time zone (got {value!r})")
