@@ -214,6 +214,15 @@ class AccessTokens:
         self._started = 0.0
         self._failed = float("-inf")
 
+    def preload(self) -> None:
+        """Read the credential now, in the thread that calls. Where it cannot be read, :meth:`get` says so."""
+        try:
+            account = self._load()
+        except AccessError:
+            return
+        with self._lock:
+            self._account = self._account or account
+
     async def get(self, within: float) -> Access:
         """The token, at once where there is one that lasts. Never blocks the loop.
 

@@ -97,6 +97,13 @@ class FcmChannel(Channel):
         """The active devices; one query for the batch."""
         return devices.active_addresses(recipients, connection, app=self.config.app)
 
+    async def start(self) -> None:
+        """Load Firebase and the credential before there is anything to hold up: importing the one and reading the key
+        of the other keep the interpreter to themselves for up to 100 ms, in whatever thread. Where the channel is not
+        set up, nothing is loaded until a message wants it."""
+        if self.config.credentials is not None or may_have_defaults():
+            await asyncio.to_thread(self.tokens.preload)
+
     async def stop(self) -> None:
         """Close this loop's connections, after what is still to be written about devices."""
         mine = self._loops.pop(asyncio.get_running_loop(), None)
@@ -111,7 +118,7 @@ class FcmChannel(Channel):
         addresses = memo.open(delivery.addresses)
         try:
             access = await self.tokens.get(_left(ends))
-            mine = await self._mine()
+            mine = self._mine()
             message = build(delivery.payload, facts(delivery))
         except AccessError as error:
             return Outage(error.reason)
@@ -176,32 +183,33 @@ class FcmChannel(Channel):
             for address, verdict in results
         ]
 
-    async def _mine(self) -> _Loop:
+    def _mine(self) -> _Loop:
+        """This loop's connections. Everything heavy was loaded with the access token, in its thread."""
         loop = asyncio.get_running_loop()
         mine = self._loops.get(loop)
         if mine is None:
-            # Importing and reading certificates in a thread: it would hold up everybody else on this loop.
-            make = await asyncio.to_thread(self._wire_maker)
-            mine = self._loops.get(loop)
-            if mine is None:
-                mine = self._loops[loop] = _Loop(make(), Retirement(self._context.transaction))
+            from sendoff_fcm.wire import Wire
+
+            config = self.config
+            wire = Wire(config.endpoint, connections=config.connections, http2=config.http2, context=self._tls)
+            mine = self._loops[loop] = _Loop(wire, Retirement(self._context.transaction))
         return mine
-
-    def _wire_maker(self) -> Any:
-        from sendoff_fcm.wire import Wire, tls_context
-
-        config = self.config
-        if self._tls is None and config.endpoint.startswith("https:"):
-            self._tls = tls_context(http2=config.http2)
-        return lambda: Wire(config.endpoint, connections=config.connections, http2=config.http2, context=self._tls)
 
     # -- credentials -----------------------------------------------------------------------------------------------
 
     def _load(self) -> Account:
-        """In the token's thread: also imports what building messages needs, which takes longer than anything."""
-        from firebase_admin import messaging  # type: ignore[import-untyped]  # noqa: F401  # untyped; only loaded here
-
+        """In the token's thread."""
+        self._import()
         return load_account(self.config)
+
+    def _import(self) -> None:
+        """All that messages and the wire need, the certificate authorities among it; never on the loop."""
+        from firebase_admin import messaging  # type: ignore[import-untyped]  # noqa: F401  # untyped; loaded here only
+
+        from sendoff_fcm.wire import tls_context
+
+        if self._tls is None and self.config.endpoint.startswith("https:"):
+            self._tls = tls_context(http2=self.config.http2)
 
     def _forget(self) -> None:
         if self.config.credentials is not None:

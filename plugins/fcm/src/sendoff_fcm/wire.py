@@ -68,31 +68,36 @@ class Wire:
         :raises NotTakenError: the server says that it did not look at the request.
         :raises MaybeSentError: the request may have arrived.
         """
-        started = False
+        stage = "waiting"
         try:
             async with asyncio.timeout(within), self._slots:
-                started = True
                 if self._http1 is not None:
+                    stage = "writing"
                     url = f"{self._where.scheme}://{self._where.netloc}{path}"
-                    return await self._http1.post(url, headers, body, min(CONNECT_SECONDS, within))
-                return await self._over_http2(path, headers, body)
+                    # Less than all of the time, so that httpx itself says that it was the connecting.
+                    return await self._http1.post(url, headers, body, min(CONNECT_SECONDS, 0.9 * within))
+                stage = "connecting"
+                lane = self._lane()
+                lane.in_flight += 1
+                try:
+                    connection = lane.connection
+                    if connection is None or not connection.usable:
+                        connection = await self._open(lane)
+                    stage = "writing"
+                    return await connection.post(self._where.scheme, self._where.netloc, path, headers, body)
+                finally:
+                    lane.in_flight -= 1
         except TimeoutError:
-            if not started:
+            if stage == "waiting":
                 raise BusyError(f"all connections were busy for {within:.3g} s") from None
+            if stage == "connecting":
+                raise UnreachableError(f"{self._where.netloc} took no connection within {within:.3g} s") from None
             raise MaybeSentError(f"no answer within {within:.3g} s") from None
 
-    async def _over_http2(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        # With the slots there is always a lane below IN_FLIGHT; the first one serves alone while little is to do.
-        lane = next((one for one in self._lanes if one.in_flight < IN_FLIGHT // 2), None)
-        lane = lane or min(self._lanes, key=lambda one: one.in_flight)
-        lane.in_flight += 1
-        try:
-            connection = lane.connection
-            if connection is None or not connection.usable:
-                connection = await self._open(lane)
-            return await connection.post(self._where.scheme, self._where.netloc, path, headers, body)
-        finally:
-            lane.in_flight -= 1
+    def _lane(self) -> _Lane:
+        """With the slots there is always one below IN_FLIGHT; the first serves alone while little is to do."""
+        relaxed = (one for one in self._lanes if one.in_flight < IN_FLIGHT // 2)
+        return next(relaxed, None) or min(self._lanes, key=lambda one: one.in_flight)
 
     async def _open(self, lane: _Lane) -> Connection:
         async with lane.opening:
