@@ -301,6 +301,8 @@ class Sendoff:
         limit: int = 50,
     ) -> builtins.list[OutgoingView]:
         """Rows, newest first; ``before`` is the id of the last row of the page before."""
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ConfigurationError(f"limit must be a whole number of at least 1 (got {limit!r})")
         chosen = RowFilter(
             recipient=recipient,
             status=status,

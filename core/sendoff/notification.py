@@ -86,7 +86,8 @@ class Step:
     """One channel of a notification that waits for another one.
 
     ``after`` names the predecessor channel of the same notification, ``when`` which outcome releases this step
-    (``finished, sent, no_target, dead, unseen``), ``delay`` how long after the predecessor's end it becomes due.
+    (``finished, sent, no_target, dead, unseen``), ``delay`` how long after the predecessor's end it becomes due. Without
+    ``after`` the channel goes at once, also beside one that leads.
     """
 
     channel: str
@@ -106,6 +107,12 @@ class Step:
             )
         delay = _span(self.delay, "channels.delay")
         object.__setattr__(self, "delay", delay if delay is not None else timedelta())
+        if self.after is None and self.delay:
+            raise InvalidNotification(
+                "channels.delay", "needs after=, the channel it counts from; to wait for a time, use not_before"
+            )
+        if self.after is None and self.when != "finished":
+            raise InvalidNotification("channels.when", "needs after=, the channel whose outcome it means")
 
 
 @frozen(kw_only=True, hash=False)

@@ -131,6 +131,8 @@ def test_the_error_is_a_value_error_too() -> None:
         ({"channel": "sms", "after": "inbox", "delay": -1}, "channels.delay", "is negative"),
         ({"channel": "sms", "after": "inbox", "delay": "1h"}, "channels.delay", "must be a timedelta"),
         ({"channel": "sms", "after": "inbox", "delay": timedelta.max}, "channels.delay", "more than 100 years"),
+        ({"channel": "sms", "delay": 3600}, "channels.delay", "needs after="),
+        ({"channel": "sms", "when": "no_target"}, "channels.when", "needs after="),
     ],
 )
 def test_a_bad_step_is_refused_by_its_name(step: dict[str, Any], field: str, problem: str) -> None:
