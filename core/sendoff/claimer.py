@@ -58,6 +58,9 @@ class Claimer:
         if not self.worker.may_start():
             await self.worker.can_start()
             return
+        if self.worker.settler.is_behind:
+            await self.worker.settler.caught_up()
+            return
         self._woken.clear()
         from_start = self._start_look or time.monotonic() >= self._next_start_look
         rows = await self._claim(wanted, from_start=from_start)

@@ -29,6 +29,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 #: After a return of the database, rows whose lease ran out are left alone for this long, so that the verdicts which
 #: other workers still hold can land.
 OTHERS_FIRST = 5.0
+#: Full batches of verdicts that may wait before nothing more is claimed.
+BATCHES_BEHIND = 3
 
 
 # Not frozen: attrs sets each field of a frozen class through a call, and one is made for every row.
@@ -98,6 +100,9 @@ class Settler:
         self._wanted = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
+        self._calm = asyncio.Event()
+        self._calm.set()
+        self._most = batch * BATCHES_BEHIND
         self._closing = False
         self._pause = FIRST_PAUSE
         self._writing = 0
@@ -111,11 +116,26 @@ class Settler:
         self._outbox.append(outcome)
         self._empty.clear()
         self._wanted.set()
+        if len(self._outbox) >= self._most:
+            self._calm.clear()
 
     @property
     def pending(self) -> int:
         """Verdicts not yet written."""
         return len(self._outbox) + self._writing
+
+    @property
+    def is_behind(self) -> bool:
+        """Verdicts come faster than they can be recorded: claim nothing more, or they outlive their leases."""
+        return not self._calm.is_set()
+
+    async def caught_up(self) -> None:
+        """Wait until it is not, or until the worker stops."""
+        await self._calm.wait()
+
+    def stop_waiting(self) -> None:
+        """The worker stops: nobody waits to claim more."""
+        self._calm.set()
 
     async def flushed(self) -> None:
         """Wait until everything in the outbox is written and its consequences are drawn."""
@@ -145,6 +165,8 @@ class Settler:
             self._writing = len(batch)
             await self._write(batch)
             self._writing = 0
+            if len(self._outbox) < self._most:
+                self._calm.set()
             if self._closing and not self._outbox and not self._database.up.is_set():
                 self._empty.set()
                 return

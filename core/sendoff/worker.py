@@ -196,6 +196,7 @@ class Worker:
             runner.stop()
         for claimer in self.claimers.values():
             claimer.wake()
+        self.settler.stop_waiting()
         self._gate.set()
 
     def _prepare(self, loop: asyncio.AbstractEventLoop) -> None:
