@@ -209,9 +209,13 @@ class Sendoff:
         budget: float | timedelta | None = None,
         *,
         on_progress: Callable[[int], None] | None = None,
+        handle_signals: bool = False,
     ) -> DrainReport:
-        """Deliver what is due, in this process, until nothing is, or ``limit`` rows or ``budget`` seconds are used
-        up. Nothing new is started in the last fifth of the budget."""
+        """Deliver what is due, in this process, until nothing is, or ``limit`` rows or ``budget`` seconds are used up.
+
+        Nothing new is started in the last fifth of the budget. ``handle_signals`` is for a process that does nothing
+        else: SIGTERM and SIGINT then end the drain as they end a worker, with what was not started given back.
+        """
         for name, value in (("limit", limit), ("budget", budget)):
             if value is not None and not (seconds(value) > 0):
                 raise ConfigurationError(f"{name} must be above 0 (got {value})")
@@ -226,7 +230,7 @@ class Sendoff:
             budget=allowed,
             on_progress=on_progress,
         )
-        drain.deliver()
+        drain.deliver(handle_signals=handle_signals)
         names = [spec.name for spec in drain.specs]
         counts = self.store.read(reports.channel_counts)
         return drain.report(sum(reports.due_rows(counts.get(name, {})) for name in names))
@@ -236,7 +240,13 @@ class Sendoff:
         return self._fetch_runner(lambda: False).run(name, force=True, dry_run=dry_run)
 
     def _fetch_runner(self, stopping: Callable[[], bool]) -> FetchRunner:
-        return FetchRunner(self.store, self.registry, self.settings.core.default_channels, stopping=stopping)
+        return FetchRunner(
+            self.store,
+            self.registry,
+            self.settings.core.default_channels,
+            lease=self.settings.worker.lease,
+            stopping=stopping,
+        )
 
     def _listener(self, wake: Callable[[str | None], None]) -> Listener | None:
         if not self.store.is_postgresql:
@@ -301,8 +311,8 @@ class Sendoff:
         limit: int = 50,
     ) -> builtins.list[OutgoingView]:
         """Rows, newest first; ``before`` is the id of the last row of the page before."""
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise ConfigurationError(f"limit must be a whole number of at least 1 (got {limit!r})")
+        if limit < 1:
+            raise ConfigurationError(f"limit must be a whole number of at least 1 (got {limit})")
         chosen = RowFilter(
             recipient=recipient,
             status=status,

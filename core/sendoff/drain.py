@@ -101,9 +101,19 @@ class Drain(Worker):
 
     async def _until_done(self) -> None:
         budget = None if self._budget is None else self._budget * START_SHARE
-        drained = self.loop.create_task(self._drained())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(drained, budget)
+        await self._or_told_to_stop(self._drained(), within=budget)
+
+    async def _or_told_to_stop(self, work: Coroutine[Any, Any, None], *, within: float | None = None) -> None:
+        """Until the work is done, the time is over or a signal came. What breaks the work is raised."""
+        working = self.loop.create_task(work)
+        stopping = self.loop.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait({working, stopping}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                await working
+        finally:
+            working.cancel()
+            stopping.cancel()
 
     async def _drained(self) -> None:
         while True:
@@ -153,9 +163,10 @@ class Drain(Worker):
             left = self._budget - (time.monotonic() - self._began)
             self.deadline = min(self.deadline, self.loop.time() + max(0.0, left))
 
-    def deliver(self) -> None:
+    def deliver(self, *, handle_signals: bool = False) -> None:
         """Do it, and wait for the end. What breaks it is raised here, after everything it had has been recorded."""
-        run_blocking(self.serve)
+        with self.obeying_signals() if handle_signals else contextlib.nullcontext():
+            run_blocking(self.serve)
         if self.failure is not None:
             raise self.failure
 
@@ -199,6 +210,9 @@ class FirstTry(Drain):
             await runner.run()
 
     async def _until_done(self) -> None:
+        await self._or_told_to_stop(self._tried())
+
+    async def _tried(self) -> None:
         rows, began = await self._load(lambda connection: held_by(connection, self._ids, self.name))
         # A pause holds for a first try too: its rows go back.
         paused = await self.call(self.store.read, paused_channels)

@@ -29,8 +29,6 @@ __all__ = ["FetchRunner"]
 
 logger = logging.getLogger("sendoff")
 
-#: How long a run stays leased after each page, in seconds.
-LEASE = 60.0
 #: A fetcher that raised is tried again after this many seconds.
 RETRY = 30.0
 PROBLEMS_SHOWN = 20
@@ -70,11 +68,14 @@ class FetchRunner:
         registry: Registry,
         default_channels: Sequence[str],
         *,
+        lease: float,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._registry = registry
         self._default_channels = default_channels
+        #: Seconds for which a run stays leased after each page.
+        self._lease = lease
         self._stopping = stopping
         self._known: set[str] = set()
 
@@ -103,7 +104,7 @@ class FetchRunner:
             self._known.add(name)
         if dry_run:
             return self._dry_run(fetcher)
-        lease = self._store.run(lambda connection: fetching.begin(connection, name, lease=LEASE, force=force))
+        lease = self._store.run(lambda connection: fetching.begin(connection, name, lease=self._lease, force=force))
         if lease is None:
             return FetchReport(name=name, ran=False)
         return self._run(fetcher, lease, fetcher.every.total_seconds())
@@ -125,9 +126,7 @@ class FetchRunner:
             what = str(error) if isinstance(error, PluginQueryError) else f"{type(error).__name__}: {error}"
             text = clean_text(scrub(what))
             logger.error("fetcher %s failed: %s", lease.name, text)
-            self._store.run(
-                lambda connection: fetching.fail(connection, lease, error=text, delay=max(RETRY, min(every, RETRY)))
-            )
+            self._store.run(lambda connection: fetching.fail(connection, lease, error=text, delay=RETRY))
             return tally.report(lease.name, text)
         self._store.run(
             lambda connection: fetching.finish(
@@ -151,7 +150,7 @@ class FetchRunner:
         counts = (0, 0)
         try:
             with self._store.transaction() as connection:
-                if not fetching.advance(connection, lease, page_no, cursor, seconds=LEASE):
+                if not fetching.advance(connection, lease, page_no, cursor, seconds=self._lease):
                     raise _PageLost
                 answers = enqueue(SqlAlchemyExecutor(connection), prepared)
                 _record(connection, problems)

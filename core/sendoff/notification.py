@@ -86,8 +86,8 @@ class Step:
     """One channel of a notification that waits for another one.
 
     ``after`` names the predecessor channel of the same notification, ``when`` which outcome releases this step
-    (``finished, sent, no_target, dead, unseen``), ``delay`` how long after the predecessor's end it becomes due. Without
-    ``after`` the channel goes at once, also beside one that leads.
+    (``finished, sent, no_target, dead, unseen``), ``delay`` how long after the predecessor's end it becomes due.
+    Without ``after`` the channel goes at once, also beside one that leads.
     """
 
     channel: str

@@ -124,9 +124,15 @@ class Worker:
 
     def run(self) -> int:
         """Run in this process until SIGTERM or SIGINT; 0, or 1 if a verdict could not be recorded."""
+        with self.obeying_signals(), _collecting_seldom():
+            return run_loop(self.serve())
+
+    @contextlib.contextmanager
+    def obeying_signals(self) -> Iterator[None]:
+        """Within the block, SIGTERM and SIGINT stop this worker, and a second one ends the process."""
         try:
-            with signals_to(self._on_signal), _collecting_seldom():
-                return run_loop(self.serve())
+            with signals_to(self._on_signal):
+                yield
         finally:
             if self._signals:
                 faulthandler.cancel_dump_traceback_later()

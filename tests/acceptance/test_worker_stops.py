@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import stubborn
+from tests.support.commands import environment, started
 from tests.support.databases import migrate
 from tests.support.nursery import Nursery, WorkerProcess
 from tests.support.postgres import OwnServer
@@ -134,3 +136,34 @@ def test_a_stopped_worker_is_no_longer_listed(database_url: str, tmp_path: Path,
         wait_until(lambda: [one.pid for one in so.status().workers] == [worker.pid], "the worker's entry")
 
         assert (worker.terminate(SLACK), so.status().workers) == (0, ())
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_drain_that_is_told_to_stop_gives_back_what_it_has_not_started(
+    sqlite_url: str, tmp_path: Path, stop: signal.Signals
+) -> None:
+    log = tmp_path / "calls"
+    settings = settings_for(sqlite_url, tmp_path, channels={"sync": {"limits": {"concurrency": 1}}}, grace=20)
+    with app_for(settings) as so:
+        enqueue(so, notifications(40, "sync", ["hang"]))
+        env = environment(
+            SENDOFF_CHANNELS__SYNC__LIMITS__CONCURRENCY="1",
+            SENDOFF_PLUGINS__RECORDING__LOG=str(log),
+            SENDOFF_PLUGINS__RECORDING__GATE=str(tmp_path / "gate"),
+        )
+        words = ("drain", "--channels", "sync", "--json", "--database-url", sqlite_url)
+        with started(*words, "-p", "tests.support.recording", env=env) as process:
+            wait_until(lambda: calls(log), "the first call")
+            process.send_signal(stop)
+            wait_until(lambda: events(so)["released"] > 0, "the release")
+            (tmp_path / "gate").touch()
+            out, err = process.communicate(timeout=60)
+
+        assert out, err.decode()
+        report = json.loads(out)
+        assert (process.returncode, report["sent"], report["remaining"]) == (0, 1, 39)
+        assert {one.claimed_until for one in rows(so)} == {None}
+        assert sorted({(one.status, one.try_count, one.lost_leases) for one in rows(so)}) == [
+            ("pending", 0, 0),
+            ("sent", 1, 0),
+        ]

@@ -92,7 +92,7 @@ def drain(
 ) -> None:
     """Deliver what is due now, once, and exit.
 
-    For cron, or a host without a worker.
+    For cron, or a host without a worker. Told to stop by a signal, it gives back what it has not started and exits 0.
     """
     from sendoff.cli.logs import set_up_logging
     from sendoff.cli.output import progress
@@ -100,7 +100,9 @@ def drain(
 
     set_up_logging(log_level, log_format)
     with progress(cli, "draining") as shown:
-        report = cli.app().drain(limit=limit, channels=channels, budget=budget, on_progress=shown.set)
+        report = cli.app().drain(
+            limit=limit, channels=channels, budget=budget, on_progress=shown.set, handle_signals=True
+        )
 
     def people() -> None:
         counts = [
