@@ -135,7 +135,7 @@ def serves(worker: WorkerProcess) -> bool:
 
 @pytest.fixture
 def server() -> Iterator[OwnServer]:
-    with OwnServer() as server:
+    with OwnServer({"synchronous_commit": "on"}) as server:  # what is committed survives a kill
         migrate(server.url)
         yield server
 

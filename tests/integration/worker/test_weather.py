@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -63,8 +64,9 @@ def test_a_worker_stops_in_any_weather(database_url: str, tmp_path: Path) -> Non
         grace=GRACE,
         batch=12,
     )
-    # Another application object for the worker: the test's own connections are not cut.
-    with app_for(settings) as so, app_for(settings) as mine:
+    with ExitStack() as stack:
+        # The workers have application objects of their own.
+        mine = stack.enter_context(app_for(settings))
         for number in range(ROUNDS):
             groups = [
                 notifications(chance.randrange(8), name, chance.choice(ACTS), prefix=f"{number}{name}{part}")
@@ -73,9 +75,12 @@ def test_a_worker_stops_in_any_weather(database_url: str, tmp_path: Path) -> Non
             ]
             enqueue(mine, *groups)
             make_suspects(mine)
+            so = stack.enter_context(app_for(settings))
             running = Serving(so.worker())
             time.sleep(chance.uniform(0, 0.4))
             if mine.store.is_postgresql and chance.random() < 0.5:
+                # One that cannot even say that it is there does not start.
+                wait_until(lambda: mine.status().workers, "the worker's start")
                 lose_connections(mine)
                 time.sleep(chance.choice([0, 0, 0.2]))
             if chance.random() < 0.5:
@@ -86,7 +91,7 @@ def test_a_worker_stops_in_any_weather(database_url: str, tmp_path: Path) -> Non
 
             assert (code, took < GRACE) == (0, True), (seed, number, code, took)
             assert [one.id for one in rows(mine) if one.claimed_until is not None] == [], (seed, number)
-        last = Serving(so.worker())
+        last = Serving(stack.enter_context(app_for(settings)).worker())
 
         def done() -> bool:
             end_pauses(mine)
