@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import define, field
@@ -35,7 +35,7 @@ __all__ = ["Connection", "connect"]
 IDLE_SECONDS = 60.0
 #: Of the answers that we are willing to take at once, all streams together.
 WINDOW = 2**20
-#: Stream ids are odd and 31 bits long; far before that the connection is replaced.
+#: Stream ids are odd and 31 bits long; before they are used up the connection is replaced.
 LAST_STREAM = 2**30
 FRAME_HEAD, GOAWAY = 9, 0x7
 CLOSE_SECONDS = 1.0
@@ -54,6 +54,13 @@ async def connect(host: str, port: int, context: ssl.SSLContext | None) -> Conne
     return connection
 
 
+class _Protocol(H2Connection):
+    """h2 remembers closed streams, to tell a late frame from a wrong one: 65,536 of them, ten megabytes. What is late
+    here belongs to one of the last requests."""
+
+    MAX_CLOSED_STREAMS = 1000
+
+
 @define(eq=False)
 class _Stream:
     answered: asyncio.Future[Answer]
@@ -69,7 +76,7 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._h2 = H2Connection(
+        self._h2 = _Protocol(
             H2Configuration(
                 client_side=True,
                 header_encoding=None,
@@ -97,6 +104,10 @@ class Connection(asyncio.Protocol):
         """Whether another request may be put on it."""
         idle = not self._streams and time.monotonic() - self._heard > IDLE_SECONDS
         return not (self._leaving or self.closed or idle)
+
+    def when_closed(self, tell: Callable[[Connection], None]) -> None:
+        """Call ``tell`` with this connection once it is gone."""
+        self._lost.add_done_callback(lambda _: tell(self))
 
     def leave(self) -> None:
         """Take no more requests, and close after the last answer."""

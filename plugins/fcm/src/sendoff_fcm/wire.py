@@ -27,8 +27,11 @@ CONNECT_SECONDS = 5.0
 
 
 def tls_context(*, http2: bool) -> ssl.SSLContext:
-    """Reads the certificate authorities: tens of milliseconds, for a thread."""
-    context = ssl.create_default_context()
+    """Reads the certificate authorities, those of the HTTP clients beside us (``SSL_CERT_FILE``, else certifi's): tens
+    of milliseconds, for a thread."""
+    import httpx
+
+    context = httpx.create_ssl_context()
     context.set_alpn_protocols(["h2"] if http2 else ["http/1.1"])
     return context
 
@@ -104,8 +107,9 @@ class Wire:
             if lane.connection is None or not lane.connection.usable:
                 if lane.connection is not None:
                     # What is still in it is answered; it closes itself after the last.
+                    self._leaving.add(lane.connection)
+                    lane.connection.when_closed(self._leaving.discard)
                     lane.connection.leave()
-                    self._leaving = {one for one in self._leaving if not one.closed} | {lane.connection}
                 lane.connection = await self._connect()
             return lane.connection
 
