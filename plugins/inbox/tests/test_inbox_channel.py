@@ -115,7 +115,7 @@ def test_a_batch_is_one_statement(channel: InboxChannel, engine: sa.Engine) -> N
     sa.event.listen(engine, *with_listener)
     assert [Sent()] * 300 == list(channel.send_many(rows))
     sa.event.remove(engine, *with_listener)
-    assert [word for word in statements if word != "BEGIN"] == ["INSERT"]
+    assert len([word for word in statements if word != "BEGIN"]) == 1
     assert {row.id for row in rows} == {entry.outgoing_id for entry in entries(engine)}
 
 
@@ -237,12 +237,12 @@ def test_erase_takes_everything_of_one_recipient(channel: InboxChannel, engine: 
 
 
 def test_the_revision_makes_the_declared_table(engine: sa.Engine) -> None:
-    options = {"include_name": lambda name, type_, _: type_ != "table" or name == "sendoff_inbox"}
+    options = {"include_name": lambda name, type_, _: type_ != "table" or name in metadata.tables}
     with engine.begin() as connection:
         assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
         indexes = {index["name"]: index for index in sa.inspect(connection).get_indexes("sendoff_inbox")}
     unread = indexes["sendoff_inbox_unread"]["dialect_options"]
-    assert {"sendoff_inbox_outgoing", "sendoff_inbox_recipient", "sendoff_inbox_unread"} == set(indexes)
+    assert {f"sendoff_inbox_{name}" for name in ("outgoing", "feed", "archive", "deleted", "unread")} == set(indexes)
     assert indexes["sendoff_inbox_outgoing"]["unique"]
     assert "read_at IS NULL" in str(unread[f"{engine.dialect.name}_where"])
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sendoff.plugin import (
@@ -30,7 +30,7 @@ from sendoff.plugin import (
 )
 from sendoff_inbox.content import prepared
 from sendoff_inbox.store import insert
-from sendoff_inbox.tables import inbox, metadata
+from sendoff_inbox.tables import ARCHIVE, DELETED, FEED, inbox, listener, metadata
 from sendoff_inbox.trouble import concerns_all, verdict_on
 
 __all__ = ["InboxChannel", "InboxConfig", "sendoff_channels", "sendoff_erase", "sendoff_migrations"]
@@ -127,4 +127,9 @@ def sendoff_migrations() -> Migrations:
 @hookimpl
 def sendoff_erase(recipient: str, connection: Connection) -> int:
     """Deletes the recipient's entries, tombstones included, in the caller's transaction."""
-    return connection.execute(delete(inbox).where(inbox.c.recipient == recipient)).rowcount
+    connection.execute(delete(listener).where(listener.c.recipient == recipient))
+    # One statement for each part of the table that has an index.
+    return sum(
+        connection.execute(delete(inbox).where(inbox.c.recipient == recipient, text(part))).rowcount
+        for part in (FEED, ARCHIVE, DELETED)
+    )

@@ -1,4 +1,4 @@
-"""The table sendoff_inbox."""
+"""The tables sendoff_inbox and sendoff_inbox_listener."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-UNREAD = sa.text("read_at IS NULL AND archived_at IS NULL AND deleted_at IS NULL")
+#: The parts of the table that have an index each.
+PARTS = {
+    "feed": "archived_at IS NULL AND deleted_at IS NULL",
+    "archive": "archived_at IS NOT NULL AND deleted_at IS NULL",
+    "deleted": "deleted_at IS NOT NULL",
+    "unread": "read_at IS NULL AND archived_at IS NULL AND deleted_at IS NULL",
+}
 
 
 def upgrade() -> None:
@@ -35,11 +41,16 @@ def upgrade() -> None:
         sa.Column("deleted_at", UtcTime),
     )
     op.create_index("sendoff_inbox_outgoing", "sendoff_inbox", ["outgoing_id"], unique=True)
-    op.create_index("sendoff_inbox_recipient", "sendoff_inbox", ["recipient", "id"])
-    op.create_index(
-        "sendoff_inbox_unread",
-        "sendoff_inbox",
-        ["recipient", "id"],
-        postgresql_where=UNREAD,
-        sqlite_where=UNREAD,
+    for name, part in PARTS.items():
+        op.create_index(
+            f"sendoff_inbox_{name}",
+            "sendoff_inbox",
+            ["recipient", "id"],
+            postgresql_where=sa.text(part),
+            sqlite_where=sa.text(part),
+        )
+    op.create_table(
+        "sendoff_inbox_listener",
+        sa.Column("recipient", sa.Text, primary_key=True),
+        sa.Column("until", UtcTime, nullable=False),
     )
