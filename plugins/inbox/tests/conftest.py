@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
-from plugins.inbox.tests.helpers import context_for
+from plugins.inbox.tests.helpers import Feed, context_for
 from sendoff.store.engine import make_engine
 from sendoff_inbox.plugin import InboxChannel
 
@@ -33,3 +33,23 @@ def engine(empty_database_url: str) -> Iterator[sa.Engine]:
 @pytest.fixture
 def channel(engine: sa.Engine) -> InboxChannel:
     return InboxChannel("inbox", context_for(lambda: engine))
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[sa.Engine]:
+    """A whole sendoff database, as the feed needs it: deleting looks at the outgoing rows."""
+    engine = make_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def worker(database: sa.Engine) -> InboxChannel:
+    """What writes entries into that database."""
+    return InboxChannel("inbox", context_for(lambda: database))
+
+
+@pytest.fixture
+def feed(database: sa.Engine) -> Feed:
+    """The feed of u1, each call in a transaction of its own."""
+    return Feed(database, "u1")
