@@ -322,10 +322,11 @@ def test_a_wrong_clock_steals_nothing_and_retries_in_time(
 # -------------------------------------------------------------------------------------------------- rows that kill
 
 
-@pytest.mark.parametrize("channel", ["sync", "batch"])
+@pytest.mark.parametrize(("database", "channel"), [("postgres_url", "sync"), ("sqlite_url", "batch")])
 def test_a_row_that_kills_its_workers_takes_nobody_along_for_long(
-    database_url: str, tmp_path: Path, nursery: Nursery, channel: str
+    request: pytest.FixtureRequest, tmp_path: Path, nursery: Nursery, database: str, channel: str
 ) -> None:
+    database_url: str = request.getfixturevalue(database)
     settings = settings_for(
         database_url, tmp_path, channels={channel: {"limits": {"timeout": 0.3}}}, lease=0.8, margin=0.2
     )
