@@ -102,7 +102,13 @@ def resolve_steps(connection: Connection, after: Sequence[UUID] | None = None) -
         connection.execute(
             outgoing.update()
             .where(row.id.in_(drop), row.status == "waiting")
-            .values(status="cancelled", reason=STEP_NOT_NEEDED, finished_at=db_now(), payload=_blanked())
+            .values(
+                status="cancelled",
+                reason=STEP_NOT_NEEDED,
+                finished_at=db_now(),
+                next_attempt_at=None,
+                payload=_blanked(),
+            )
         )
         append_events(connection, drop, "cancelled", {"reason": STEP_NOT_NEEDED})
     return len(go), len(drop), frozenset(channel for _, channel, wanted in steps if wanted)

@@ -170,6 +170,7 @@ def test_a_step_goes_on_or_is_not_needed_by_its_predecessors_end(store: Store, w
             settle(store, claim_one(store, channel="sms"))
         else:
             assert look(store, step, "status", "reason", "payload") == ("cancelled", "step_not_needed", {}), how
+            assert (None,) == look(store, step, "next_attempt_at"), how
             assert events(store, step)[-1] == ("cancelled", {"reason": "step_not_needed"})
 
 
