@@ -257,6 +257,12 @@ class Settings:
             if key not in known:
                 source = self._sources.get(f"{where}.{key}", "settings")
                 raise UnknownSetting(f"{where}.{key}", [*known, *reserved], where=source)
+        for attribute in attrs.fields(cls):  # type: ignore[arg-type]  # as above
+            if attribute.init and attribute.default is attrs.NOTHING and attribute.name not in values:
+                variable = f"{PREFIX}{where.replace('.', '__')}__{attribute.name}".upper()
+                raise ConfigurationError(
+                    f"settings: {where}.{attribute.name} is missing; write it under [{where}], or set {variable}"
+                )
         try:
             return _converter.structure(values, cls)
         except (BaseValidationError, ForbiddenExtraKeysError) as error:

@@ -223,7 +223,10 @@ def test_a_bad_value_is_one_clear_line_that_names_the_key(here: Path, text: str,
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
-        ({}, r"channels\.pager\.url: missing"),
+        (
+            {},
+            r"channels\.pager\.url is missing; write it under \[channels\.pager\], or set SENDOFF_CHANNELS__PAGER__URL",
+        ),
         ({"url": 5}, r"channels\.pager\.url: must be text"),
         ({"url": "x", "retries": "many"}, r"channels\.pager\.retries: must be a whole number"),
         ({"url": "x", "every": "often"}, r"channels\.pager\.every: 'often' is not a duration"),

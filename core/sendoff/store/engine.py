@@ -160,7 +160,10 @@ def plugin_queries(connection: sa.Connection) -> Iterator[None]:
     except DBAPIError as error:
         if connection.invalidated:
             raise
-        raise PluginQueryError(f"{type(error).__name__}: {_translated(error)}") from None
+        trouble = _translated(error)
+        # The table that is missing is the plugin's own: `sendoff migrate` would not make it.
+        what = f"a table or column is missing ({trouble.sqlstate})" if isinstance(trouble, NotMigrated) else trouble
+        raise PluginQueryError(f"{type(error).__name__}: {what}") from None
 
 
 def translate_driver_error(error: BaseException) -> StoreError | None:
@@ -193,7 +196,7 @@ def _by_sqlstate(original: BaseException | None, *, away: bool, invalidated: boo
     if sqlstate in _UNDEFINED:
         return NotMigrated(NOT_MIGRATED, sqlstate=sqlstate)
     if sqlstate is None and away:
-        return StoreUnavailable(f"the database cannot be reached ({type(original).__name__})")
+        return StoreUnavailable(f"the database cannot be reached ({_why_unreachable(original)})")
     if invalidated or (sqlstate and (sqlstate[:2] in _PASSING_CLASSES or sqlstate in _PASSING_STATES)):
         return StoreUnavailable(f"the database cannot answer now (SQLSTATE {sqlstate})", sqlstate=sqlstate)
     where = f", constraint {constraint}" if constraint else ""
@@ -204,6 +207,35 @@ def _by_sqlstate(original: BaseException | None, *, away: bool, invalidated: boo
     )
 
 
+#: What libpq and servers say when no connection comes about, which has no SQLSTATE, and what to make of it. Their own
+#: text stays out: it has the address and the user.
+_UNREACHABLE = {
+    "connection refused": "connection refused; is the server running, are host and port right?",
+    "could not translate host name": "its host name is unknown",
+    "failed to resolve host": "its host name is unknown",
+    "no such file or directory": "no server listens on this socket",
+    "authentication failed": "user or password refused",
+    "no password supplied": "it wants a password",
+    "no pg_hba.conf entry": "it does not let this user in from here",
+    "role": "it has no such user",
+    "database": "it has no such database",
+    "timeout": "no answer in time",
+    "certificate": "its certificate is refused",
+    "too many clients": "it has no connection left",
+    "starting up": "it is starting up",
+    "shutting down": "it is shutting down",
+    "server closed the connection": "the connection was closed",
+}
+
+
+def _why_unreachable(original: BaseException | None) -> str:
+    text = str(original).lower()
+    for said, means in _UNREACHABLE.items():
+        if said in text and (said not in {"role", "database"} or "does not exist" in text):
+            return means
+    return type(original).__name__
+
+
 def _translated_sqlite(original: sqlite3.Error) -> StoreError:
     name: str = getattr(original, "sqlite_errorname", None) or type(original).__name__
     text = str(original)
@@ -212,7 +244,10 @@ def _translated_sqlite(original: sqlite3.Error) -> StoreError:
     if name.startswith(
         ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_FULL")
     ):
-        return StoreUnavailable(f"the database file cannot be used now ({name})", sqlstate=name)
+        why = "; do its folder and it exist, and may this user write there?" if name == "SQLITE_CANTOPEN" else ""
+        return StoreUnavailable(f"the database file cannot be used now ({name}){why}", sqlstate=name)
+    if name == "SQLITE_NOTADB":
+        return StoreError("the database file is no SQLite database (SQLITE_NOTADB)", sqlstate=name)
     return StoreError(f"the database refused a statement ({name})", sqlstate=name)
 
 

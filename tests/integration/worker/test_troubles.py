@@ -204,6 +204,7 @@ def test_a_failing_look_up_stops_its_own_channel_only(
         assert {(one.status, one.attempt_count) for one in failed} == {("pending", 0)}
         assert all(str(one.reason).startswith("addresses could not be looked up") for one in failed)
         assert not any("secret payload" in str(one.reason) for one in failed)
+        assert not any("sendoff migrate" in str(one.reason) for one in failed)
 
 
 class Observer:
