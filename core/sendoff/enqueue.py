@@ -60,7 +60,7 @@ def _steps(notification: Notification, registry: Registry, default_channels: Seq
     wanted = notification.channels if notification.channels is not None else tuple(default_channels)
     if not wanted:
         raise InvalidNotification(
-            "channels", "is not given and there is no default; name some or set default_channels", value=None
+            "channels", "is not given and there is no default; name some or set default_channels", kind="nothing"
         )
     steps = [item if isinstance(item, Step) else _plain_step(item) for item in wanted]
     names = {step.channel for step in steps}

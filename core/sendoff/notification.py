@@ -45,7 +45,9 @@ def _key_text(value: object, name: str) -> str:
         raise InvalidNotification(name, "is empty; give the id the application knows it by", value=value)
     if len(text) > MAX_KEY or (not text.isascii() and len(text.encode()) > MAX_KEY_BYTES):
         raise InvalidNotification(
-            name, f"is {len(text)} characters ({len(text.encode())} bytes); the limit is {MAX_KEY} ({MAX_KEY_BYTES})"
+            name,
+            f"is {len(text)} characters ({len(text.encode())} bytes); the limit is {MAX_KEY} ({MAX_KEY_BYTES})",
+            kind="str",
         )
     return text
 

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from tests.support.commands import PLUGIN, Ran, run
 
@@ -39,13 +40,23 @@ GOOD = ("u1", "alert", "-c", "pager")
         (("u1", "alert", "-c", "pgaer"), "unknown channel 'pgaer'; did you mean 'pager'?"),
         (("", "alert", "-c", "pager"), "recipient: is empty"),
         (("u1", " ", "-c", "pager"), "type: is empty"),
-        (("u1", "alert"), "channels: is not given and there is no default"),
+        (
+            ("u1", "alert"),
+            "channels: is not given and there is no default; name some or set default_channels (got nothing)",
+        ),
+        (
+            ("u" * 513, "alert", "-c", "pager"),
+            "recipient: is 513 characters (513 bytes); the limit is 512 (1024) (got str)",
+        ),
         (("u1",), "say RECIPIENT and TYPE, or read many with --stdin or --file"),
         ((*GOOD, "--not-before", "2026-12-01T09:00:00"), "has no time zone; write 2026-12-01T09:00:00Z for UTC"),
         ((*GOOD, "--expires-at", "tomorrow"), "write it as 2026-12-01T09:00:00+01:00"),
         ((*GOOD, "--ttl", "soon"), "'soon' is not a duration; write seconds or 30s, 10m, 24h"),
         ((*GOOD, "--ttl", "1h", "--expires-at", "2h"), "ttl: is given together with expires_at"),
+        ((*GOOD, "--ttl", "99999999999d"), "'99999999999d' is longer than anybody can wait"),
         ((*GOOD, "--data", "{"), "data: is not JSON"),
+        ((*GOOD, "--data", '{"x": 123456789012345678901}'), "data.x: is an integer beyond 64 bits; pass it as text"),
+        ((*GOOD, "--data", '{"x": ' + "9" * 5000 + "}"), "data: "),
         ((*GOOD, "--data", "[1]"), "data: must be a mapping"),
         ((*GOOD, "--data", '{"x": NaN}'), "data: has NaN, which JSON cannot hold; use null or text"),
         ((*GOOD, "--data", '{"x": "\\ud800"}'), "surrogate"),
@@ -260,6 +271,32 @@ def test_a_database_that_is_away_is_one_line(closed_port: int) -> None:
 
     assert (ran.code, is_one_line(ran)) == (1, True), ran
     assert (told.code, told.out, told.error["type"], told.error["field"]) == (1, "", "StoreUnavailable", None)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://127.0.0.1:{port}/db", "(connection refused; is the server running, are host and port right?)"),
+        ("postgresql://host.invalid/db", "(its host name is unknown)"),
+        ("postgresql:///db?host=/nowhere", "(no server listens on this socket)"),
+        ("sqlite:///no/such/folder/x.db", "do its folder and it exist, and may this user write there?"),
+        ("sqlite:///text.db", "the database file is no SQLite database"),
+    ],
+)
+def test_a_database_that_cannot_be_opened_says_why(url: str, expected: str, closed_port: int, tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("this is no database, and long enough to tell\n" * 50, encoding="utf-8")
+
+    ran = run("list", "--database-url", url.format(port=closed_port))
+
+    assert (ran.code, is_one_line(ran), expected in ran.err) == (1, True, True), ran
+
+
+def test_a_database_or_user_that_the_server_does_not_know(postgres_url: str) -> None:
+    no_database = make_url(postgres_url).set(database="nowhere").render_as_string(hide_password=False)
+
+    ran = run("list", "--database-url", no_database)
+
+    assert (1, "sendoff: the database cannot be reached (it has no such database)\n") == (ran.code, ran.err)
 
 
 # --------------------------------------------------------------------------------------------------------- usage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,14 +23,23 @@ FIELDS = (
 STEP = ("channel", "after", "when", "delay")
 #: Options on the command line reach into these objects; in others a line's value replaces them.
 DEEP = ("data", "options", "addresses", "meta")
+#: Where an integer might not fit into 64 bits.
+MANY_DIGITS = re.compile(r"[0-9]{19}")
 
 
 def parse_json(text: str | bytes, field: str) -> Any:
     """JSON in the strict sense; what Python's own parser lets through is named."""
     try:
-        return orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InvalidNotification(field, _why(text, error), kind="text") from None
+    if MANY_DIGITS.search(text if isinstance(text, str) else text.decode()):
+        # orjson rounds integers beyond 64 bits; Python's parser keeps them, and the notification refuses them by name.
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise InvalidNotification(field, "has an integer beyond 64 bits; pass it as text", kind="int") from None
+    return value
 
 
 def _why(text: str | bytes, error: orjson.JSONDecodeError) -> str:

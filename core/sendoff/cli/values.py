@@ -38,7 +38,9 @@ def seconds(text: str | float, field: str) -> timedelta:
 
     try:
         return timedelta(seconds=duration(text))
-    except (ValueError, OverflowError) as error:
+    except OverflowError:
+        raise InvalidNotification(field, f"{text!r} is longer than anybody can wait", value=text) from None
+    except ValueError as error:
         raise InvalidNotification(field, str(error), value=text) from None
 
 
