@@ -21,6 +21,7 @@ from sendoff.settings import CoreSettings, Settings, WorkerSettings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 SETTINGS = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 
 
@@ -104,6 +105,38 @@ def test_the_channel_sends_as_shown(tmp_path: Path, pages: tuple[str, list[dict[
     assert {"authorization": "Bearer k-12345", "to": "u1", "text": "Fire"} == {
         key: page[key] for key in ("authorization", "to", "text")
     }
+
+
+def test_a_channel_that_is_not_set_up_says_what_is_missing(tmp_path: Path) -> None:
+    [_application, channel] = blocks("python")
+    (tmp_path / "my_pager.py").write_text(channel, encoding="utf-8")
+
+    told = run(["sendoff", "-p", "my_pager", "migrate"], tmp_path, SENDOFF_DATABASE_URL="sqlite:///pages.db")
+
+    expected = (
+        "sendoff: settings: channels.pager.key is missing; write it under [channels.pager], or set "
+        "SENDOFF_CHANNELS__PAGER__KEY\n"
+    )
+    assert (2, expected) == (told.returncode, told.stderr)
+
+
+def test_the_commands_page_shows_commands_that_work(tmp_path: Path) -> None:
+    [single, bulk] = blocks("sh", COMMANDS)
+    [line] = blocks("json", COMMANDS)
+    (tmp_path / "notifications.jsonl").write_text(line, encoding="utf-8")
+    env = {"SENDOFF_DATABASE_URL": "sqlite:///shop.db"}
+
+    ran = run(["bash", "-euo", "pipefail", "-c", f"sendoff migrate\n{single}\n{bulk}"], tmp_path, **env)
+    assert (0, "") == (ran.returncode, ran.stderr)
+
+    rows = json.loads(run(["sendoff", "--json", "list"], tmp_path, **env).stdout)
+    assert ["email", "email", "inbox", "sms"] == sorted(row["channel"] for row in rows)
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    [shown] = [block for block in blocks("") if "balances" in block or "DEMO" in block]
+
+    assert "everything balances" in shown
 
 
 def test_the_channel_fits_in_what_the_readme_says() -> None:
