@@ -99,8 +99,13 @@ class EmbeddedPostgres:
         try:
             self._run("postgres", "--version").wait(PATIENCE)
         except PermissionError:
-            copy = self._folder / "installation"
+            # Built wheels look for their libraries beside the package: the copy keeps the shape of the original.
+            package = programs.parent.parent
+            copy = self._folder / "copy" / package.name / programs.parent.name
             shutil.copytree(programs.parent, copy, symlinks=True)
+            libraries = package.with_name(f"{package.name}.libs")
+            if libraries.is_dir():
+                shutil.copytree(libraries, self._folder / "copy" / libraries.name, symlinks=True)
             return copy / programs.name
         return programs
 

@@ -85,7 +85,7 @@ def test_other_peoples_rows_are_not_the_demos(so: Sendoff) -> None:
 
 
 def test_a_lease_is_held_while_the_row_is_pending_and_its_time_has_not_come(so: Sendoff) -> None:
-    later, before = NOW + timedelta(minutes=5), NOW - timedelta(seconds=1)
+    later, before = NOW + timedelta(days=1), NOW - timedelta(seconds=1)
     held = add(so, status="pending", claimed_by=f"{HERE}:17:abc", claimed_until=later)
     others: list[dict[str, Any]] = [
         {"status": "pending", "claimed_by": f"{HERE}:17:abc", "claimed_until": before},
