@@ -164,7 +164,7 @@ def test_people_get_lines_and_tables_wherever_they_are(demo: Demo, tmp_path: Pat
 
 def test_a_second_demo_in_the_same_database_has_to_be_asked_for(demo: Demo, postgres_url: str) -> None:
     """What an earlier one left, finished and unfinished, goes; the application's own rows stay."""
-    with Sendoff(postgres_url) as so:
+    with Sendoff(postgres_url, plugins=["sendoff_example_orders.plugin"]) as so:
         with so.engine.begin() as connection:
             load(connection, DATA)
         assert so.fetch("orders").enqueued > 2_000

@@ -29,6 +29,8 @@ from sendoff.tables import event, fetcher, outgoing
 __all__ = ["Options", "Stage", "set_up", "shareable"]
 
 EXAMPLE = "sendoff_example_orders"
+#: Named by the settings, not found through an entry point: its tables are nowhere but in the demo's database.
+EXAMPLE_PLUGIN = f"{EXAMPLE}.plugin"
 MISSING_EXAMPLE = (
     "the demo delivers the orders of the example shop, which is not installed here: run `make demo` in a clone of the "
     "repository, or pip install its ./examples/orders"
@@ -87,7 +89,7 @@ def set_up(options: Options) -> Iterator[Stage]:
         else:
             url, database = places.sqlite_url, "SQLite"
         in_file = None if options.postgres or options.database_url is not None else url
-        places.write(in_file, plugins=options.plugins, seed=options.seed)
+        places.write(in_file, plugins=(EXAMPLE_PLUGIN, *options.plugins), seed=options.seed)
         app = Sendoff(settings=places.settings(url))
         stack.callback(app.close)
         _check_plugins(app, options.plugins)
