@@ -208,6 +208,8 @@ class Hub:
 def _own(engine: sa.Engine) -> Any:
     """A driver's connection as the engine makes them, whatever its arguments and events say, and never one that was
     idle in its pool: that may have died with the server."""
+    # An engine learns about its database from its first connection, and only its own pool makes others wait for that.
+    engine.raw_connection().close()
     fairy = engine.pool.recreate().connect()
     connection = fairy.driver_connection
     fairy.detach()

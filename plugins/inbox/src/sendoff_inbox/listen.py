@@ -88,8 +88,9 @@ def listen(
         raise ConfigurationError(f"source is a {type(source).__name__}: pass a Sendoff or an SQLAlchemy Engine")
     if engine.dialect.name == "sqlite" and isinstance(engine.pool, sa.StaticPool):
         raise ConfigurationError("an in-memory SQLite database has one connection, which cannot be listened on")
-    if listen_url is None and source is not engine:
-        listen_url = source.settings.core.listen_url
+    settings = getattr(source, "settings", None)
+    if listen_url is None and settings is not None:
+        listen_url = settings.core.listen_url
     return Listening(
         checks.text("recipient", recipient),
         engine,
