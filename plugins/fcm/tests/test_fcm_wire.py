@@ -174,6 +174,8 @@ def test_requests_that_hang_do_not_use_up_a_connection(fcm: LocalFCM) -> None:
     channel = channel_for(fcm, connections=1)
 
     async def send() -> list[Verdict]:
+        # The access token and the connection are there: only the hanging takes time.
+        await channel.send(delivery("first"))
         fcm.answer_everyone(Fault.HANG)
         hung = await asyncio.gather(*[channel.send(delivery(f"h{index}", seconds=5.0)) for index in range(110)])
         fcm.answer_everyone(None)
