@@ -1,8 +1,9 @@
-"""Makes data/customers.csv and data/orders.csv, the same bytes every time: python make_data.py
+"""Makes customers.csv, orders.csv and devices.csv in data, the same bytes every time: python make_data.py
 
 All of it is made up. E-mail domains are those that RFC 2606 reserves, phone numbers those that regulators set aside
 for fiction (North America 555-01xx, United Kingdom 07700 900xxx, France 06 39 98 xx xx). The mess is real: it is what
-exports of shops look like.
+exports of shops look like. Push tokens are made up too; those that begin with dead-, malformed- or foreign- are what
+FCM calls by these names, which the local FCM of sendoff-fcm knows from the name.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 DATA = Path(__file__).parent / "src" / "sendoff_example_orders" / "data"
 CUSTOMERS = 700
 ORDERS = 1_250
+DEVICES = 1_500
 #: language -> given names, family names; each as (written, ASCII). Some are drawn more often than others.
 FAMILIES: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
     "en": (
@@ -125,6 +127,10 @@ NOTES = [
     "=1+1",
     "bcc: everyone@example.net",
 ]
+PLATFORMS = ["android", "android", "ios", "ios", "web"]
+#: What FCM says of a token, if anything is wrong with it: most often that the app is gone.
+ENDED = ["dead-", "dead-", "dead-", "dead-", "malformed-", "foreign-"]
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 STATUSES = {"shipped": 46, "delayed": 20, "ready": 12, "delivered": 11, "refunded": 7, "draft": 3, "cancelled": 1}
 
 
@@ -227,6 +233,49 @@ def orders(draw: random.Random, known: Sequence[str]) -> list[list[str]]:
     return rows
 
 
+def text_of(draw: random.Random, length: int) -> str:
+    return "".join(draw.choices(ALPHABET, k=length))
+
+
+def device(draw: random.Random, customer: str, *, ended: bool) -> list[str]:
+    token = f"{text_of(draw, 22)}:APA91b{text_of(draw, 34)}"
+    if ended:
+        token = draw.choice(ENDED) + token
+    elif draw.random() < 0.03:
+        # A phone in a tunnel: the answer takes so many milliseconds.
+        token = f"slow-{draw.choice([40, 80, 120])}-{token}"
+    return [customer, token, draw.choice(PLATFORMS), text_of(draw, 12) if draw.random() < 0.6 else ""]
+
+
+def devices(draw: random.Random, known: Sequence[str]) -> list[list[str]]:
+    rows = []
+    for customer in known:
+        roll = draw.random()
+        if roll < 0.14:
+            continue
+        # Some have nothing left but phones that they do not use any more.
+        gone = roll < 0.18
+        for _ in range(draw.choice([1, 1, 2] if gone else [1, 2, 2, 3, 3, 4])):
+            rows.append(device(draw, customer, ended=gone or draw.random() < 0.06))
+    owners = sorted({row[0] for row in rows})
+    while len(rows) < DEVICES - 12:
+        rows.append(device(draw, draw.choice(owners), ended=False))
+    del rows[DEVICES - 12 :]
+    draw.shuffle(rows)
+    early = rows[: DEVICES // 2]
+    # The app was installed again on the same phone: a new token of the same installation, the old one is history.
+    for row in draw.sample([row for row in early if row[3] and row[1][22] == ":"], 12):
+        rows.insert(draw.randrange(DEVICES // 2, len(rows)), [*device(draw, row[0], ended=False)[:2], *row[2:]])
+    # The same line again, padded as people pad; a phone that was sold, and is now somebody else's; no token at all.
+    for row in draw.sample(early, 7):
+        rows.insert(draw.randrange(DEVICES // 2 + 60, len(rows)), [f" {row[0]} ", *row[1:]])
+    for row in draw.sample([row for row in early if not row[3]], 8):
+        rows.insert(draw.randrange(DEVICES // 2 + 60, len(rows)), [draw.choice(owners), *row[1:]])
+    for token in ("", "  ", "not known yet"):
+        rows.insert(draw.randrange(len(rows)), [draw.choice(owners), token, "", ""])
+    return rows
+
+
 def write(name: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, excel: bool, draw: random.Random) -> None:
     """As a spreadsheet saves it (byte order mark, CRLF), or as a script does; with blank lines here and there."""
     out = StringIO()
@@ -247,6 +296,10 @@ def main() -> None:
     header = ["order_id", "customer_id", "ordered_at", "status", "items", "total", "currency", "note"]
     known = [row[0] for row in people[:CUSTOMERS]]
     write("orders.csv", header, orders(draw, known), excel=False, draw=draw)
+    # Drawn apart: another device changes no order.
+    draw = random.Random(20_260_106)
+    header = ["customer_id", "token", "platform", "installation"]
+    write("devices.csv", header, devices(draw, known), excel=False, draw=draw)
 
 
 if __name__ == "__main__":

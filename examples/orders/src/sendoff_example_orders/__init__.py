@@ -4,5 +4,5 @@ from pathlib import Path
 
 __all__ = ["DATA"]
 
-#: The folder of customers.csv and orders.csv.
+#: The folder of customers.csv, orders.csv and devices.csv.
 DATA = Path(__file__).parent / "data"

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from sendoff_example_orders import tables
 
-__all__ = ["LoadReport", "load", "phone_number"]
+__all__ = ["LoadReport", "lines", "load", "phone_number"]
 
 _NOTHING = {"", "-", "n/a"}
 _DATES = ("%Y-%m-%d", "%d.%m.%Y", "%Y-%m-%dT%H:%M:%S%z")
@@ -40,13 +40,13 @@ def load(connection: Connection, folder: Path) -> LoadReport:
     """
     tables.metadata.create_all(connection)
     customers: dict[str, dict[str, object]] = {}
-    for _, line in _lines(folder / "customers.csv"):
+    for _, line in lines(folder / "customers.csv"):
         row = _customer(line)
         customers[str(row["id"])] = row
     orders: dict[str, dict[str, object]] = {}
     problems: list[str] = []
     repeated = 0
-    for number, line in _lines(folder / "orders.csv"):
+    for number, line in lines(folder / "orders.csv"):
         row = _order(line, number)
         if not row["id"]:
             problems.append(f"orders.csv line {number}: no order id")
@@ -67,7 +67,7 @@ def phone_number(written: str) -> str | None:
     return digits if _INTERNATIONAL.fullmatch(digits) else None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """The lines that say something, with the number of their last physical line, which is what editors show."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, restval="")
