@@ -27,10 +27,11 @@ __all__ = ["demo"]
 @click.option("--force", is_flag=True, help="In a database with sendoff rows: remove an earlier demo's and go on.")
 @common
 def demo(cli: Cli, *, postgres: bool, directory: Path | None, keep: bool, workers: int, seed: int, force: bool) -> int:
-    """Deliver the orders of the example shop, kill a worker with SIGKILL, and account for every order.
+    """Deliver the orders of the example shop, kill a worker with SIGKILL, take FCM down, and account for every order.
 
-    On SQLite in a temporary folder, or with --postgres, or in the database of --database-url. Exit code 1 when the
-    CSV, what the channels wrote and the outgoing table do not tell the same story.
+    On SQLite in a temporary folder, or with --postgres, or in the database of --database-url. Pushes go to a local FCM,
+    where sendoff-fcm is installed. Exit code 1 when the CSV, what the channels wrote, the local FCM's own log and the
+    outgoing table do not tell the same story.
     """
     if postgres and cli.database_url is not None:
         raise click.UsageError("--postgres and --database-url name two databases; give one of them")

@@ -106,6 +106,7 @@ def show_report(report: Report) -> None:
     _channels(report)
     lines("")
     _kill(report)
+    _push(report)
     if report.example is not None:
         lines("")
         _timeline(report.example, report)
@@ -157,7 +158,8 @@ def _channels(report: Report) -> None:
     )
     lines(
         "promised: by the CSV. rows to retried: by the outgoing table. calls: verdicts of the channel, and tries that "
-        "ended in doubt. written, distinct: what the channel really has."
+        "ended in doubt. written, distinct: what the channel really has"
+        + ("; of fcm by the local FCM's own log, one for each phone." if report.push is not None else ".")
     )
 
 
@@ -171,6 +173,37 @@ def _kill(report: Report) -> None:
         f"{kill.worker} (pid {kill.pid}) was killed while it held {count(len(kill.held), 'lease')}: "
         f"{kill.recovered} of these rows are final, {repeats}. Delivery is at least once: a worker that dies between "
         "the channel's yes and its own note of it leaves a row that is sent again, with the same idempotency key."
+    )
+
+
+def _push(report: Report) -> None:
+    push = report.push
+    if push is None:
+        return
+    lines("")
+    facts(
+        [
+            ("devices of devices.csv", push.devices),
+            ("  take what they are sent", push.live),
+            ("  refused by FCM for good", push.refused),
+            ("  replaced, the app was installed again", push.replaced),
+            *((f"  {problem}", 1) for problem in push.unusable_lines),
+            ("devices deactivated on FCM's word", push.deactivated),
+            ("requests in FCM's log", push.requests),
+            ("  accepted", push.accepted),
+        ]
+    )
+    outage = push.outage
+    if outage is None:
+        return
+    paid = (
+        "none of them paid for it"
+        if not outage.paid
+        else f"and {outage.paid:,} of them paid for another try, which was cut off and may have been accepted"
+    )
+    lines(
+        f"FCM was down for {outage.seconds:g} seconds and answered {count(outage.requests, 'request')} with 503: "
+        f"{count(outage.rows, 'row')} went back to the queue, {paid}."
     )
 
 

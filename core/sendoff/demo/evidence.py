@@ -12,13 +12,14 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from sendoff.demo.facts import Writing
+from sendoff.demo.facts import Device, Writing
 from sendoff.types import Uuid
 
-__all__ = ["newest_entry", "read_inbox", "read_lines", "read_maildir"]
+__all__ = ["newest_entry", "read_devices", "read_inbox", "read_lines", "read_maildir"]
 
 #: Named here and not taken from the plugin, which is one of those who are checked.
 INBOX = sa.table("sendoff_inbox")
+DEVICES = sa.text("SELECT token, recipient, active, deactivated_reason FROM sendoff_device")
 ID: sa.ColumnClause[UUID] = sa.column("id", Uuid)
 
 
@@ -89,3 +90,9 @@ def read_inbox(connection: Connection, channel: str, *, after: UUID | None) -> I
             key=row,
             place=f"entry of row {row}",
         )
+
+
+def read_devices(connection: Connection) -> Iterator[Device]:
+    """The table of devices."""
+    for token, recipient, active, reason in connection.execute(DEVICES):
+        yield Device(token, recipient, None if active else reason or "no reason given")

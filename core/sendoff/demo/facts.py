@@ -1,4 +1,4 @@
-"""What the three sources of the demo's accounts say, in words that all three can be translated into."""
+"""What the sources of the demo's accounts say, in words that all of them can be translated into."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-__all__ = ["Outcome", "Promise", "Row", "Writing"]
+__all__ = ["Device", "Outcome", "Phone", "Promise", "Request", "Row", "Writing"]
 
 #: ``written``: the channel has it. ``no_target``: there is no address, or none that anybody could have.
 Outcome: TypeAlias = Literal["written", "no_target"]
@@ -20,8 +20,8 @@ class Promise:
     channel: str
     recipient: str
     outcome: Outcome
-    #: Where it has to arrive; for the inbox the recipient.
-    to: str | None
+    #: Where it has to arrive, at each of them; for the inbox the recipient.
+    to: tuple[str, ...]
 
 
 @frozen
@@ -54,3 +54,37 @@ class Row:
     doubts: int
     #: As often, at most, the channel was called for it: without an address it is not.
     calls: int
+    #: Failures that used its budget.
+    counted: int = 0
+
+
+@frozen
+class Request:
+    """Fourth source, the local FCM: one request that it read, and whether the phone has the message."""
+
+    token: str
+    status: int | None
+    accepted: bool
+    order: str
+    row: str
+    key: str
+    place: str
+
+
+@frozen
+class Phone:
+    """First source, devices.csv: whose it is, and what FCM has to say of it (``code`` where it is refused)."""
+
+    token: str
+    owner: str
+    state: Literal["live", "dead", "replaced"]
+    code: str | None
+
+
+@frozen
+class Device:
+    """The table of devices: ``reason`` where it is not active."""
+
+    token: str
+    owner: str
+    reason: str | None

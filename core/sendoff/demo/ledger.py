@@ -41,6 +41,7 @@ def read_rows(connection: Connection) -> Iterator[Row]:
         outgoing.c.reason,
         outgoing.c.try_count,
         outgoing.c.claim_count,
+        outgoing.c.attempt_count,
     )
     for row in connection.execute(sa.select(*columns).where(OURS).order_by(outgoing.c.id)):
         id = str(row.id)
@@ -57,6 +58,7 @@ def read_rows(connection: Connection) -> Iterator[Row]:
             tries=row.try_count,
             doubts=lost + maybe_sent[id],
             calls=0 if uncalled else row.try_count + lost,
+            counted=row.attempt_count,
         )
 
 

@@ -158,6 +158,9 @@ def child_environment(database_url: str | None, paths: Sequence[str]) -> dict[st
     if paths:
         inherited = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([*paths, inherited] if inherited else paths)
+    # What the demo serves on this machine is reached without a proxy, whatever is set for everything else.
+    for name in ("NO_PROXY", "no_proxy"):
+        environment[name] = ",".join(filter(None, [environment.get(name), "127.0.0.1"]))
     return environment
 
 

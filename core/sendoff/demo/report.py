@@ -10,7 +10,7 @@ from attrs import frozen
 from sendoff.demo.accounts import Accounts
 from sendoff.report import OutgoingView
 
-__all__ = ["Kill", "Lines", "Report"]
+__all__ = ["Kill", "Lines", "Outage", "Push", "Report"]
 
 
 @frozen(kw_only=True)
@@ -42,6 +42,35 @@ class Kill:
 
 
 @frozen(kw_only=True)
+class Outage:
+    """FCM was down."""
+
+    seconds: float
+    #: Requests that it answered with 503, the rows they were for, and how many of these used their budget.
+    requests: int
+    rows: int
+    paid: int
+
+
+@frozen(kw_only=True)
+class Push:
+    """The devices, and what FCM's own log has."""
+
+    devices: int
+    #: Of these: take what they are sent; refused by FCM for good; replaced by another token of the same installation.
+    live: int
+    refused: int
+    replaced: int
+    #: Devices that were deactivated because FCM refused them; the others' owners were not told of anything.
+    deactivated: int
+    unusable_lines: tuple[str, ...]
+    #: Requests in the log, and those that were accepted.
+    requests: int
+    accepted: int
+    outage: Outage | None
+
+
+@frozen(kw_only=True)
 class Report:
     """All of it."""
 
@@ -57,5 +86,7 @@ class Report:
     orders: Mapping[str, int]
     accounts: Accounts
     kill: Kill | None
+    #: None where there is no push channel.
+    push: Push | None
     #: The row whose timeline is shown.
     example: OutgoingView | None

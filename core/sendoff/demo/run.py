@@ -1,10 +1,12 @@
-"""The order of events: start workers, kill one that holds leases, wait until every row is final, account for it all."""
+"""The order of events: start workers, kill one that holds leases, take FCM down, wait until every row is final, account
+for it all."""
 
 from __future__ import annotations
 
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Protocol
@@ -14,12 +16,16 @@ import sqlalchemy as sa
 from attrs import define, field
 
 from sendoff.demo.accounts import Accounts, settle_accounts
-from sendoff.demo.evidence import read_inbox, read_lines, read_maildir
-from sendoff.demo.facts import Row, Writing
+from sendoff.demo.devicebook import device_faults
+from sendoff.demo.evidence import read_devices, read_inbox, read_lines, read_maildir
+from sendoff.demo.facts import Device, Request, Row, Writing
+from sendoff.demo.fcmoutage import FcmOutage, outage_report
 from sendoff.demo.ledger import Progress, arrived, held_leases, read_rows, watch
+from sendoff.demo.phones import Phones, read_phones
 from sendoff.demo.processes import DemoFailed, Worker, interruptible
-from sendoff.demo.report import Kill, Lines, Report
-from sendoff.demo.settings import CHANNELS, FETCHER
+from sendoff.demo.pushlog import accepted, read_log
+from sendoff.demo.report import Kill, Lines, Push, Report
+from sendoff.demo.settings import CHANNELS, FETCHER, PUSH
 from sendoff.demo.stage import Options, Stage, set_up
 from sendoff.demo.truth import Truth, per_channel, read_truth
 from sendoff.report import OutgoingView
@@ -53,12 +59,16 @@ def run(options: Options, audience: Audience) -> Report:
     """The whole demo. :class:`~sendoff.demo.processes.DemoFailed` where it cannot be run to its end."""
     started = time.monotonic()
     with interruptible(), set_up(options) as stage:
-        truth = read_truth(stage.data)
+        phones = None if stage.fcm is None else read_phones(stage.data)
+        truth = read_truth(stage.data, phones)
+        devices = f", {stage.registered.devices:,} devices" if stage.registered else ""
         audience.step(
-            f"loaded {stage.loaded.orders:,} orders of {stage.loaded.customers:,} customers from CSV; "
+            f"loaded {stage.loaded.orders:,} orders of {stage.loaded.customers:,} customers{devices} from CSV; "
             f"the database is {stage.database}"
         )
-        show = _Show(options, stage, truth, audience)
+        if phones is None:
+            audience.step("without push: sendoff-fcm is not installed")
+        show = _Show(options, stage, truth, phones, audience)
         show.deliver()
         return show.account(started)
 
@@ -70,7 +80,9 @@ class _Show:
     options: Options
     stage: Stage
     truth: Truth
+    phones: Phones | None
     audience: Audience
+    outage: FcmOutage | None = None
     workers: list[Worker] = field(factory=list)
     killed: tuple[Worker, list[str]] | None = None
     killed_at: datetime | None = None
@@ -86,6 +98,9 @@ class _Show:
                 self._start_worker()
             self.audience.step(f"started {self.options.workers} workers; the e-mail server refuses every fifth call")
             self._kill_one(deadline)
+            if self.stage.fcm is not None:
+                promised = per_channel(self.truth)[PUSH]
+                self.outage = FcmOutage(self.stage.fcm, promised)
             self._wait_until_final(deadline)
             self._stop_workers()
         finally:
@@ -113,6 +128,8 @@ class _Show:
             yield look
             for worker in self.workers:
                 worker.check()
+            if self.stage.fcm is not None:
+                self.stage.fcm.check()
             if look.fetch_failures >= FETCH_FAILURES:
                 raise DemoFailed(f"the fetcher {FETCHER} keeps failing: {look.fetch_error}")
             if time.monotonic() > deadline:
@@ -157,11 +174,15 @@ class _Show:
                 return
 
     def _wait_until_final(self, deadline: float) -> None:
-        """Until no row is open. The fetcher has been through all orders before the kill."""
+        """Until no row is open. The fetcher has been through all orders before the kill. Meanwhile FCM goes down."""
         for look in self._looks(deadline):
+            if self.outage is not None and (news := self.outage.look(look)) is not None:
+                self.audience.step(news)
             if look.fetched_at is not None and not look.open:
                 self.audience.step(f"all {look.finished:,} rows are final")
-                return
+                break
+        if self.outage is not None and self.outage.problem is not None:
+            self.problems.append(self.outage.problem)
 
     def _stop_workers(self) -> None:
         """SIGTERM, before anything is counted: nobody may write while the accounts are made."""
@@ -183,12 +204,15 @@ class _Show:
         places = self.stage.places
         with self.stage.app.store.reading() as connection:
             rows = list(read_rows(connection))
+            requests = list(read_log(places.requests))
+            devices = [] if self.phones is None else list(read_devices(connection))
             writings = [
                 *read_inbox(connection, "inbox", after=self.stage.newest_entry),
                 *read_maildir(places.maildir, "email"),
                 *read_lines(places.lines, "sms"),
+                *accepted(requests, PUSH),
             ]
-        accounts = settle_accounts(self.truth.promises, rows, writings, channels=CHANNELS)
+        accounts = self._accounts(rows, writings, requests, devices)
         problems = [*self.problems, *self._load_problems(), *accounts.summary()]
         kept = self.options.keep or self.options.directory is not None
         return Report(
@@ -207,16 +231,36 @@ class _Show:
             orders=self._orders(accounts),
             accounts=accounts,
             kill=self._kill_report(rows, writings),
+            push=self._push_report(rows, requests, devices),
             example=self._example(rows),
         )
+
+    def _accounts(
+        self, rows: list[Row], writings: list[Writing], requests: list[Request], devices: list[Device]
+    ) -> Accounts:
+        promises = self.truth.promises
+        if self.phones is None:
+            return settle_accounts(promises, rows, writings, channels=CHANNELS)
+        told = {promise.recipient for promise in promises if promise.channel == PUSH}
+        faults = device_faults(self.phones.by_token, devices, requests, channel=PUSH, told=told)
+        return settle_accounts(promises, rows, writings, channels=[*CHANNELS, PUSH], more=faults)
 
     def _load_problems(self) -> list[str]:
         """The loader's account of the lines against the accounts' own."""
         loaded = (self.stage.loaded.orders, self.stage.loaded.repeated, len(self.stage.loaded.problems))
         counted = (len(self.truth.orders), self.truth.replaced, self.truth.unusable)
-        if loaded == counted:
-            return []
-        return [f"the loader took (orders, replaced, unusable) {loaded} from orders.csv, which has {counted}"]
+        problems = []
+        if loaded != counted:
+            took = f"the loader took (orders, replaced, unusable) {loaded} from orders.csv"
+            problems.append(f"{took}, which has {counted}")
+        if self.phones is not None:
+            said = self.stage.registered
+            loaded = (said.devices, said.repeated, len(said.problems))
+            counted = (len(self.phones.by_token), self.phones.repeated, self.phones.unusable)
+            if loaded != counted:
+                took = f"the loader took (devices, repeated, unusable) {loaded} from devices.csv"
+                problems.append(f"{took}, which has {counted}")
+        return problems
 
     def _orders(self, accounts: Accounts) -> dict[str, int]:
         """Every order in exactly one place; those with a fault are taken out of where they ought to be."""
@@ -230,7 +274,7 @@ class _Show:
             return None
         worker, held = self.killed
         final = {row.id for row in rows if row.status not in {"pending", "waiting"}}
-        written = [writing.row for writing in writings if writing.row in set(held)]
+        written = [(writing.row, writing.to) for writing in writings if writing.row in set(held)]
         return Kill(
             worker=worker.name,
             pid=worker.pid,
@@ -238,6 +282,25 @@ class _Show:
             held=tuple(held),
             recovered=len(final & set(held)),
             repeats=len(written) - len(set(written)),
+        )
+
+    def _push_report(self, rows: list[Row], requests: list[Request], devices: list[Device]) -> Push | None:
+        if self.phones is None:
+            return None
+        phones = self.phones.by_token
+        states = Counter(phone.state for phone in phones.values())
+        lasted = None if self.outage is None else self.outage.lasted
+        codes = {phone.code for phone in phones.values()} - {None}
+        return Push(
+            devices=len(phones),
+            live=states["live"],
+            refused=states["dead"],
+            replaced=states["replaced"],
+            deactivated=sum(device.token in phones and device.reason in codes for device in devices),
+            unusable_lines=self.stage.registered.problems,
+            requests=len(requests),
+            accepted=sum(request.accepted for request in requests),
+            outage=None if lasted is None else outage_report(lasted, rows, requests),
         )
 
     def _example(self, rows: list[Row]) -> OutgoingView | None:

@@ -11,10 +11,12 @@ from sqlalchemy.engine import URL
 
 from sendoff.settings import Settings
 
-__all__ = ["CHANNELS", "FETCHER", "LEASE", "Places"]
+__all__ = ["CHANNELS", "FETCHER", "LEASE", "PUSH", "Places"]
 
 #: In the order of the table.
 CHANNELS = ("inbox", "email", "sms")
+#: The channel that comes last there, where it is installed.
+PUSH = "fcm"
 FETCHER = "orders"
 #: Seconds. Short, so that the dead worker's rows come back while somebody is watching.
 LEASE = 5.0
@@ -25,7 +27,7 @@ TEMPLATE = """\
 {database}plugins = {plugins}
 
 [worker]
-channels = ["inbox", "email", "sms"]
+channels = {channels}
 lease = "{lease}s"          # a killed worker's rows come back after this
 margin = "500ms"
 grace = "5s"
@@ -62,6 +64,25 @@ seed = {seed}
 [channels.sms.limits]
 concurrency = 4
 timeout = "3s"
+
+[plugins.orders]
+push = {push}
+"""
+#: A second, all workers together.
+PUSH_RATE = 240
+PUSH_TEMPLATE = """
+[channels.fcm]
+endpoint = {endpoint}       # the local FCM; without it, Google's
+credentials = {{ file = {credentials} }}
+success = "all"             # every phone of a customer, not just one of them
+
+[channels.fcm.limits]
+concurrency = 16
+rate = {rate:<20} # a second, each worker: slow enough to be in the middle of it when FCM goes down
+timeout = "3s"
+
+[channels.fcm.retry]
+delays = ["2s", "3s"]
 """
 
 
@@ -96,16 +117,44 @@ class Places:
         """What the SMS channel writes."""
         return self.folder / "sms.jsonl"
 
-    def write(self, database_url: str | None, *, plugins: Sequence[str], seed: int) -> None:
-        """Write the settings file. A URL that may hold a password is left out of it; it goes by the environment."""
+    @property
+    def requests(self) -> Path:
+        """What the local FCM was asked, in its own words."""
+        return self.folder / "fcm.jsonl"
+
+    @property
+    def credentials(self) -> Path:
+        """The service account that the local FCM takes."""
+        return self.folder / "service-account.json"
+
+    def write(
+        self,
+        database_url: str | None,
+        *,
+        plugins: Sequence[str],
+        seed: int,
+        workers: int = 2,
+        push_endpoint: str | None = None,
+    ) -> None:
+        """Write the settings file. A URL that may hold a password is left out of it; it goes by the environment.
+
+        ``push_endpoint``: there is a push channel, and its FCM is here.
+        """
+        push = push_endpoint is not None
         text = TEMPLATE.format(
             database="" if database_url is None else f"database_url = {_quoted(database_url)}\n",
             plugins=json.dumps(list(plugins), ensure_ascii=False),
+            channels=json.dumps([*CHANNELS, PUSH] if push else CHANNELS),
+            push=json.dumps(push),
             lease=f"{LEASE:g}",
             maildir=_quoted(self.maildir),
             lines=_quoted(self.lines),
             seed=seed,
         )
+        if push:
+            text += PUSH_TEMPLATE.format(
+                endpoint=_quoted(push_endpoint), credentials=_quoted(self.credentials), rate=PUSH_RATE // workers
+            )
         self.config.write_text(text, encoding="utf-8")
 
     def settings(self, database_url: str) -> Settings:

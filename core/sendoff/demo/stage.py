@@ -1,4 +1,4 @@
-"""Everything up to the first worker: the folder, the database, the tables, the shop's data."""
+"""Everything up to the first worker: the folder, the local FCM, the database, the tables, the shop's data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from sqlalchemy import Connection
 from sendoff.app import Sendoff
 from sendoff.demo.evidence import newest_entry
 from sendoff.demo.ledger import KEYS, OPEN
+from sendoff.demo.localfcm import LocalFcm, installed
 from sendoff.demo.postgres import EmbeddedPostgres
 from sendoff.demo.processes import DemoFailed, Guard
-from sendoff.demo.settings import CHANNELS, FETCHER, Places
+from sendoff.demo.settings import CHANNELS, FETCHER, PUSH, Places
 from sendoff.settings import mask_url
 from sendoff.store.engine import parse_url
 from sendoff.tables import event, fetcher, outgoing
@@ -65,10 +66,13 @@ class Stage:
     database: str
     #: By the environment to the workers, where it is not in the settings file.
     secret_url: str | None = field(repr=False)
-    #: The folder of customers.csv and orders.csv.
+    #: The folder of customers.csv, orders.csv and devices.csv.
     data: Path
     #: What the example's loader says of the lines.
     loaded: Any
+    #: The same of the devices, and who takes the pushes; None without a push channel.
+    registered: Any
+    fcm: LocalFcm | None
     #: The newest entry of the inbox that is not the demo's.
     newest_entry: UUID | None
 
@@ -81,6 +85,10 @@ def set_up(options: Options) -> Iterator[Stage]:
         guard = Guard()
         stack.callback(guard.close)
         places = Places(stack.enter_context(_folder(options, guard)))
+        # It starts while the database does.
+        fcm = LocalFcm(places.folder, places.requests, places.credentials, guard) if installed() else None
+        if fcm is not None:
+            stack.callback(fcm.close)
         if options.postgres:
             url = stack.enter_context(EmbeddedPostgres(guard)).url
             database = "the embedded PostgreSQL"
@@ -89,10 +97,17 @@ def set_up(options: Options) -> Iterator[Stage]:
         else:
             url, database = places.sqlite_url, "SQLite"
         in_file = None if options.postgres or options.database_url is not None else url
-        places.write(in_file, plugins=(EXAMPLE_PLUGIN, *options.plugins), seed=options.seed)
+        endpoint = None if fcm is None else fcm.wait_until_it_listens()
+        places.write(
+            in_file,
+            plugins=(EXAMPLE_PLUGIN, *options.plugins),
+            seed=options.seed,
+            workers=options.workers,
+            push_endpoint=endpoint,
+        )
         app = Sendoff(settings=places.settings(url))
         stack.callback(app.close)
-        _check_plugins(app, options.plugins)
+        _check_plugins(app, options.plugins, push=fcm is not None)
         with app.store.reading() as connection:
             _check_database(connection, force=options.force)
         app.migrate()
@@ -100,8 +115,10 @@ def set_up(options: Options) -> Iterator[Stage]:
             if options.force:
                 _forget_earlier_demo(connection)
             loaded = example.load(connection, example.DATA)
+            registered = None if fcm is None else example.register_devices(connection, example.DATA)
             newest = newest_entry(connection)
-        yield Stage(places, guard, app, database, None if in_file else url, example.DATA, loaded, newest)
+        secret_url = None if in_file else url
+        yield Stage(places, guard, app, database, secret_url, example.DATA, loaded, registered, fcm, newest)
 
 
 def shareable(url: str) -> str:
@@ -120,6 +137,10 @@ class _Example:
     def __init__(self) -> None:
         self.DATA: Path = importlib.import_module(EXAMPLE).DATA
         self.load: Any = importlib.import_module(f"{EXAMPLE}.load").load
+
+    def register_devices(self, connection: Connection, folder: Path) -> Any:
+        """Imported late: it needs the push channel."""
+        return importlib.import_module(f"{EXAMPLE}.devices").register_devices(connection, folder)
 
 
 def _example() -> _Example:
@@ -151,12 +172,13 @@ def _folder(options: Options, guard: Guard) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_plugins(app: Sendoff, named: Sequence[str]) -> None:
+def _check_plugins(app: Sendoff, named: Sequence[str], *, push: bool) -> None:
     broken = app.registry.broken
     for plugin in broken:
         if plugin.name in named:
             raise DemoFailed(f"the plugin {plugin.name} cannot be loaded: {plugin.error}")
-    missing = [name for name in CHANNELS if name not in app.registry.channels]
+    wanted = [*CHANNELS, PUSH] if push else CHANNELS
+    missing = [name for name in wanted if name not in app.registry.channels]
     if FETCHER not in app.registry.fetchers:
         missing.append(FETCHER)
     if not missing:
@@ -168,7 +190,7 @@ def _check_plugins(app: Sendoff, named: Sequence[str]) -> None:
         raise DemoFailed(MISSING_EXAMPLE)
     raise DemoFailed(
         f"no installed plugin provides {', '.join(missing)}: pip install sendoff-inbox sendoff-email-stub "
-        "sendoff-sms-stub"
+        "sendoff-sms-stub" + (" sendoff-fcm" if PUSH in missing else "")
     )
 
 

@@ -3,26 +3,28 @@
 Nothing here is shared with the example's loader, its fetcher or a channel: an agreement between the accounts' sources
 is only worth something when nobody copied from anybody. The rules, in words: an order counts by its last line;
 ``shipped`` and ``refunded`` go to inbox and e-mail, ``delayed`` to those and SMS, ``ready`` to inbox and SMS,
-``delivered`` to the inbox; any other status is no news. An order whose customer does not exist goes to the inbox of
-the shop's desk, whatever its channels.
+``delivered`` to the inbox; any other status is no news. What goes to the inbox goes to the customer's phones too, if
+there is a push channel. An order whose customer does not exist goes to the inbox of the shop's desk, whatever its
+channels.
 """
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from io import StringIO
 from pathlib import Path
 
 from attrs import frozen
 
 from sendoff.demo.facts import Outcome, Promise
+from sendoff.demo.phones import Phones
+from sendoff.demo.sheets import sheet
 
 __all__ = ["Truth", "per_channel", "read_truth"]
 
 DESK = "shop-desk"
+PUSH = "fcm"
 CHANNELS: Mapping[str, tuple[str, ...]] = {
     "shipped": ("inbox", "email"),
     "refunded": ("inbox", "email"),
@@ -64,10 +66,10 @@ class Truth:
         }
 
 
-def read_truth(folder: Path) -> Truth:
-    """Read customers.csv and orders.csv."""
-    customers = {fields[0].strip(): fields for fields in _rows(folder / "customers.csv")}
-    lines = list(_rows(folder / "orders.csv"))
+def read_truth(folder: Path, phones: Phones | None = None) -> Truth:
+    """Read customers.csv and orders.csv. ``phones``: there is a push channel, and these have to get what it sends."""
+    customers = {fields[0].strip(): fields for fields in sheet(folder / "customers.csv")}
+    lines = list(sheet(folder / "orders.csv"))
     last = {fields[0].strip().upper(): fields for fields in lines}
     unusable = sum(not fields[0].strip() for fields in lines)
     last.pop("", None)
@@ -80,9 +82,11 @@ def read_truth(folder: Path) -> Truth:
             quiet.add(order)
         elif customer not in customers:
             orphaned.add(order)
-            promises.append(Promise(order, "inbox", DESK, "written", DESK))
+            promises.append(Promise(order, "inbox", DESK, "written", (DESK,)))
         else:
             made = [_promise(order, channel, customer, customers[customer]) for channel in channels]
+            if phones is not None:
+                made.append(_owed(order, PUSH, customer, phones.live(customer)))
             promises += made
             if any(promise.outcome != "written" for promise in made):
                 partial.add(order)
@@ -103,14 +107,6 @@ def per_channel(truth: Truth) -> Counter[str]:
     return Counter(promise.channel for promise in truth.promises)
 
 
-def _rows(path: Path) -> Iterator[list[str]]:
-    """The lines below the header that are not blank."""
-    text = path.read_bytes().decode("utf-8").removeprefix("\N{BYTE ORDER MARK}")
-    rows = csv.reader(StringIO(text, newline=""))
-    next(rows)
-    return (fields for fields in rows if "".join(fields).strip())
-
-
 def _promise(order: str, channel: str, customer: str, fields: list[str]) -> Promise:
     match channel:
         case "email":
@@ -119,7 +115,11 @@ def _promise(order: str, channel: str, customer: str, fields: list[str]) -> Prom
             to = _phone(fields[3])
         case _:
             to = customer
-    outcome: Outcome = "no_target" if to is None else "written"
+    return _owed(order, channel, customer, () if to is None else (to,))
+
+
+def _owed(order: str, channel: str, customer: str, to: tuple[str, ...]) -> Promise:
+    outcome: Outcome = "written" if to else "no_target"
     return Promise(order, channel, customer, outcome, to)
 
 

@@ -9,14 +9,14 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sendoff.demo.accounts import Accounts, settle_accounts
+from sendoff.demo.accounts import Accounts, Fault, settle_accounts
 from sendoff.demo.facts import Promise, Row, Writing
 
-CHANNELS = ("inbox", "email", "sms")
+CHANNELS = ("inbox", "email", "sms", "fcm")
 
 
 def promise(order: str = "SO-1", channel: str = "email", **changes: Any) -> Promise:
-    given: dict[str, Any] = {"recipient": "C-1", "outcome": "written", "to": "a@example.org", **changes}
+    given: dict[str, Any] = {"recipient": "C-1", "outcome": "written", "to": ("a@example.org",), **changes}
     return Promise(order=order, channel=channel, **given)
 
 
@@ -66,7 +66,7 @@ def test_nothing_at_all_balances() -> None:
 
 @pytest.mark.parametrize("status", ["dead", "sent"])
 def test_no_target_balances_without_a_message_whichever_way_the_setting_ends_it(status: str) -> None:
-    owed = promise(outcome="no_target", to=None)
+    owed = promise(outcome="no_target", to=())
     accounts = settle([owed], [row(status=status, verdict="no_target")], [])
     assert accounts.balanced
     assert accounts.channels[1].no_target == 1
@@ -100,7 +100,7 @@ def test_a_row_that_ended_otherwise_although_the_message_is_there(status: str, v
 
 
 def test_a_message_where_none_was_owed() -> None:
-    owed = promise(outcome="no_target", to=None)
+    owed = promise(outcome="no_target", to=())
     accounts = settle([owed], [row(status="dead", verdict="no_target")], [writing()])
     assert kinds(accounts) == ["messages that nothing asked for"]
 
@@ -163,10 +163,76 @@ def test_a_repeat_with_another_key_is_one_that_no_receiver_can_tell() -> None:
 
 
 def test_the_inbox_never_doubles_whatever_leases_were_lost() -> None:
-    owed = promise(channel="inbox", to="C-1")
+    owed = promise(channel="inbox", to=("C-1",))
     entries = [writing(channel="inbox", to="C-1"), writing(channel="inbox", to="C-1", place="entry 2")]
     accounts = settle([owed], [row(channel="inbox", doubts=3)], entries)
     assert kinds(accounts) == ["repeats that nothing explains"]
+
+
+# -------------------------------------------------------------------------------------------------- several addresses
+
+
+def push(*to: str) -> Promise:
+    return promise(channel="fcm", to=to or ("phone-1", "phone-2"))
+
+
+def pushed(to: str, **changes: Any) -> Writing:
+    return writing(channel="fcm", to=to, **{"place": f"line of {to}", **changes})
+
+
+def test_an_order_on_each_of_two_phones_is_no_repeat() -> None:
+    accounts = settle([push()], [row(channel="fcm")], [pushed("phone-1"), pushed("phone-2")])
+    assert kinds(accounts) == []
+    line = accounts.channels[3]
+    assert (line.written, line.distinct, line.orders, line.repeats) == (2, 2, 1, 0)
+
+
+def test_one_of_two_phones_that_has_nothing_is_left_out() -> None:
+    accounts = settle([push()], [row(channel="fcm")], [pushed("phone-1")])
+    assert kinds(accounts) == ["addresses left out"]
+
+
+def test_a_push_that_no_phone_has_is_missing() -> None:
+    accounts = settle([push()], [row(channel="fcm")], [])
+    assert kinds(accounts) == ["messages missing", "rows sent, and nothing written"]
+
+
+def test_a_push_to_a_phone_of_somebody_else() -> None:
+    pushes = [pushed("phone-1"), pushed("phone-2"), pushed("phone-9")]
+    accounts = settle([push()], [row(channel="fcm")], pushes)
+    assert kinds(accounts) == ["messages to a wrong address"]
+
+
+def test_a_phone_that_has_it_twice_although_nothing_was_in_doubt() -> None:
+    pushes = [pushed("phone-1"), pushed("phone-2"), pushed("phone-2", place="again")]
+    accounts = settle([push()], [row(channel="fcm")], pushes)
+    assert kinds(accounts) == ["repeats that nothing explains"]
+
+
+def test_one_try_in_doubt_explains_one_repeat_on_each_phone_and_no_two() -> None:
+    pushes = [pushed("phone-1"), pushed("phone-2"), pushed("phone-1"), pushed("phone-2")]
+    accounts = settle([push()], [row(channel="fcm", doubts=1)], pushes)
+    assert kinds(accounts) == []
+    assert accounts.channels[3].repeats == 2
+    accounts = settle([push()], [row(channel="fcm", doubts=1)], [*pushes, pushed("phone-2")])
+    assert kinds(accounts) == ["repeats that nothing explains"]
+
+
+def test_no_push_pays_for_an_outage_but_for_a_try_in_doubt() -> None:
+    pushes = [pushed("phone-1"), pushed("phone-2")]
+    accounts = settle([push()], [row(channel="fcm", tries=3, counted=1)], pushes)
+    assert kinds(accounts) == ["rows that paid for an outage"]
+    assert settle([push()], [row(channel="fcm", tries=3, counted=1, doubts=1)], pushes).balanced
+    mail = settle([promise()], [row(tries=3, counted=2)], [writing()])
+    assert mail.balanced
+
+
+def test_faults_found_elsewhere_are_faults_of_their_channel() -> None:
+    more = Fault("devices missing", "fcm", "dead-1", "the table does not have it")
+    accounts = settle_accounts([], [], [], channels=CHANNELS, more=[more])
+    assert not accounts.balanced
+    assert [line.balanced for line in accounts.channels] == [True, True, True, False]
+    assert accounts.summary() == ["fcm: 1 devices missing (dead-1; the first: the table does not have it)"]
 
 
 def test_the_summary_names_channel_number_and_first_orders() -> None:
@@ -186,7 +252,7 @@ def shop(without_address: set[tuple[str, str]]) -> tuple[list[Promise], list[Row
     promises, rows, writings = [], [], []
     for order, channel in PLACES:
         if (order, channel) in without_address:
-            promises.append(promise(order, channel, outcome="no_target", to=None))
+            promises.append(promise(order, channel, outcome="no_target", to=()))
             rows.append(row(order, channel, status="dead", verdict="no_target"))
         else:
             promises.append(promise(order, channel))

@@ -93,4 +93,8 @@ def test_no_setting_of_the_users_reaches_a_worker(monkeypatch: pytest.MonkeyPatc
         "SENDOFF_DATABASE_URL": "sqlite:///demo.db"
     }
     assert environment["PYTHONPATH"] == os.pathsep.join(["here", "mine"])
+    monkeypatch.setenv("NO_PROXY", "intranet")
+    monkeypatch.delenv("no_proxy", raising=False)
+    environment = child_environment(None, [])
+    assert (environment["NO_PROXY"], environment["no_proxy"]) == ("intranet,127.0.0.1", "127.0.0.1")
     assert "SENDOFF_DATABASE_URL" not in child_environment(None, [])

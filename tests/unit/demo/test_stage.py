@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from sendoff.demo.processes import DemoFailed
-from sendoff.demo.settings import CHANNELS, Places
+from sendoff.demo.settings import CHANNELS, PUSH, Places
 from sendoff.demo.stage import shareable
 
 
@@ -45,6 +45,19 @@ def test_the_settings_file_is_read_as_it_was_meant(tmp_path: Path, name: str) ->
     for channel in CHANNELS:
         timeout = float(read["channels"][channel]["limits"]["timeout"].removesuffix("s"))
         assert timeout + 0.5 < float(read["worker"]["lease"].removesuffix("s"))
+
+
+def test_with_a_push_channel_its_fcm_is_the_local_one(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    places.write(None, plugins=[], seed=1)
+    assert tomllib.loads(places.config.read_text(encoding="utf-8"))["plugins"]["orders"] == {"push": False}
+    places.write(None, plugins=[], seed=1, workers=16, push_endpoint="http://127.0.0.1:1")
+    read = tomllib.loads(places.config.read_text(encoding="utf-8"))
+    assert read["plugins"]["orders"] == {"push": True}
+    assert tuple(read["worker"]["channels"]) == (*CHANNELS, PUSH)
+    push = read["channels"][PUSH]
+    assert push["limits"]["rate"] == 15
+    assert (push["endpoint"], push["credentials"]) == ("http://127.0.0.1:1", {"file": str(places.credentials)})
 
 
 def test_a_url_that_may_hold_a_password_is_not_written(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from html import escape
+from importlib.util import find_spec
 from typing import Any
 
 from attrs import frozen
@@ -17,6 +18,7 @@ __all__ = ["DESK", "Orders", "sendoff_addresses", "sendoff_fetchers"]
 
 #: Who hears of orders that nobody can be told about.
 DESK = "shop-desk"
+PUSH = "fcm"
 PAGE = 100
 
 
@@ -31,17 +33,27 @@ class News:
 
 
 NEWS: Mapping[str, News] = {
-    "shipped": News(("inbox", "email"), "Order {id} is on its way", "we have sent your order of {day}: {items}."),
+    "shipped": News(
+        ("inbox", "fcm", "email"), "Order {id} is on its way", "we have sent your order of {day}: {items}."
+    ),
     "delayed": News(
-        ("inbox", "email", "sms"),
+        ("inbox", "fcm", "email", "sms"),
         "Order {id} is late",
         "we are sorry: your order needs a few days more. You need not do anything.",
         Priority.URGENT,
     ),
-    "ready": News(("inbox", "sms"), "Order {id} is ready", "you can pick up your order at the shop until 7 pm."),
-    "delivered": News(("inbox",), "Order {id} was delivered", "have a good time with {items}."),
-    "refunded": News(("inbox", "email"), "Order {id}: money back", "{total} are on their way back to you."),
+    "ready": News(("inbox", "fcm", "sms"), "Order {id} is ready", "you can pick up your order at the shop until 7 pm."),
+    "delivered": News(("inbox", "fcm"), "Order {id} was delivered", "have a good time with {items}."),
+    "refunded": News(("inbox", "fcm", "email"), "Order {id}: money back", "{total} are on their way back to you."),
 }
+
+
+@frozen
+class OrdersConfig:
+    """``[plugins.orders]``."""
+
+    #: Push to phones too; None: where the push channel is installed.
+    push: bool | None = None
 
 
 class Orders(Fetcher):
@@ -54,6 +66,9 @@ class Orders(Fetcher):
     name = "orders"
     every = timedelta(seconds=1)
 
+    def __init__(self, *, push: bool = True) -> None:
+        self._push = push
+
     def fetch(self, ctx: FetchContext) -> Iterator[Page]:
         """Pages of 100 orders; the fetcher's connection is read-only."""
         last = (ctx.cursor or {}).get("id", "")
@@ -65,10 +80,10 @@ class Orders(Fetcher):
             .limit(PAGE)
         ).all():
             last = rows[-1].id
-            yield Page([_notification(row) for row in rows], cursor={"id": last})
+            yield Page([_notification(row, push=self._push) for row in rows], cursor={"id": last})
 
 
-def _notification(row: Row[Any]) -> Notification:
+def _notification(row: Row[Any], *, push: bool) -> Notification:
     if row.name is None:
         return _orphan(row)
     news = NEWS[row.status]
@@ -89,7 +104,7 @@ def _notification(row: Row[Any]) -> Notification:
         body=body,
         data={"order": row.id, "status": row.status, "total": row.total},
         options=options,
-        channels=news.channels,
+        channels=tuple(channel for channel in news.channels if push or channel != PUSH),
         dedup_key=f"order:{row.id}:{row.status}",
         priority=news.priority,
     )
@@ -116,13 +131,14 @@ def _orphan(row: Row[Any]) -> Notification:
 @hookimpl
 def sendoff_fetchers(context: Context) -> list[Fetcher]:
     """The one fetcher of the shop."""
-    return [Orders()]
+    push = context.config("plugins.orders", OrdersConfig).push
+    return [Orders(push=find_spec("sendoff_fcm") is not None if push is None else push)]
 
 
 @hookimpl
 def sendoff_addresses(channel: str, recipients: Sequence[str], connection: Connection) -> Mapping[str, Sequence[str]]:
     """E-mail addresses and phone numbers, one query for all. A malformed e-mail address is handed on as it is: to
-    refuse it with a reason is the channel's part."""
+    refuse it with a reason is the channel's part. The push channel knows its devices itself."""
     column = {"email": customer.c.email, "sms": customer.c.phone}.get(channel)
     if column is None:
         return {}
