@@ -75,7 +75,7 @@ def classify(channel: Channel, error: BaseException) -> Verdict:
         return Retryable(f"{type(error).__name__} in send()", maybe_sent=True)
     try:
         verdict = channel.classify(error)
-    except Exception as fault:  # noqa: BLE001 - the wall: a plugin may raise anything
+    except (Exception, SystemExit) as fault:  # noqa: BLE001 - the wall: a plugin may raise anything
         return Retryable(
             f"{type(error).__name__}: {as_text(error)} (and classify() raised {type(fault).__name__})", maybe_sent=True
         )

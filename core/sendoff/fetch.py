@@ -122,7 +122,7 @@ class FetchRunner:
             return tally.report(lease.name, "another worker took over")
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it is shown and tried again
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything; it is shown and tried again
             what = str(error) if isinstance(error, PluginQueryError) else f"{type(error).__name__}: {error}"
             text = clean_text(scrub(what))
             logger.error("fetcher %s failed: %s", lease.name, text)

@@ -148,7 +148,7 @@ def _check_channels(so: Sendoff) -> list[CheckItem]:
         try:
             check_deadlines([spec], so.settings.worker)
             problem = spec.channel.check()
-        except Exception as error:  # noqa: BLE001 - a plugin's check may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's check may raise anything
             problem = f"{type(error).__name__}: {error}" if not isinstance(error, SendoffError) else str(error)
         if problem is None:
             items.append(CheckItem(name=name, level="ok", message="ready"))

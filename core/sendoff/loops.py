@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -14,6 +15,8 @@ from typing import Any, ParamSpec, TypeVar
 from sendoff.threads import DaemonThreads
 
 __all__ = ["run_loop", "signals_to"]
+
+logger = logging.getLogger("sendoff")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,13 +34,24 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
     loop.set_default_executor(_DefaultThreads())
     try:
         asyncio.set_event_loop(loop)
-        return loop.run_until_complete(work)
+        return _to_the_end(loop, loop.create_task(work))
     finally:
         try:
             loop.run_until_complete(_end_tasks())
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+
+
+def _to_the_end(loop: asyncio.AbstractEventLoop, work: asyncio.Task[T]) -> T:
+    """A plugin's task that calls ``sys.exit`` ends that task; asyncio would end the loop under everybody else."""
+    while True:
+        try:
+            return loop.run_until_complete(work)
+        except SystemExit as error:
+            if work.done():
+                raise
+            logger.error("a task of a plugin called sys.exit(%s); the others go on", error.code)
 
 
 async def _end_tasks() -> None:

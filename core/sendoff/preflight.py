@@ -78,7 +78,7 @@ class Preflight:
                 for item in leased:
                     self._write(item.row, Transition.released("the database is away"))
                 return []
-            except Exception as error:  # noqa: BLE001 - a plugin's look-up may raise anything
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's look-up may raise anything
                 self._failed([item.row for item in leased if item.row.addresses is None], error)
                 leased = [item for item in leased if item.row.addresses is not None]
         return [
@@ -86,7 +86,7 @@ class Preflight:
             for item in leased
         ]
 
-    def _failed(self, rows: list[Claimed], error: Exception) -> None:
+    def _failed(self, rows: list[Claimed], error: BaseException) -> None:
         """That nobody could be asked says nothing about the message."""
         what = str(error) if isinstance(error, PluginQueryError) else f"{type(error).__name__}: {error}"
         verdict = Retryable(f"addresses could not be looked up: {what}", counts=False)

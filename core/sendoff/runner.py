@@ -349,7 +349,7 @@ class ChannelRunner:
             await asyncio.wait([self._pausing], timeout=ABANDON)
         try:
             await self._channel.stop()
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything, and we are leaving
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything, and we are leaving
             logger.warning("channel %s: stop() raised %s: %s", self.spec.name, type(error).__name__, error)
 
 

@@ -27,6 +27,7 @@ from sendoff.errors import ConfigurationError, SendoffError, StoreError, StoreUn
 from sendoff.fetch import FetchRunner
 from sendoff.flight import Flight
 from sendoff.loops import run_loop, signals_to
+from sendoff.plugin.channel import as_addresses
 from sendoff.plugin.registry import ChannelSpec, Registry
 from sendoff.runner import ChannelRunner
 from sendoff.settings import WorkerSettings
@@ -255,7 +256,7 @@ class Worker:
     async def _try_start(self, runner: ChannelRunner) -> bool:
         try:
             await runner.spec.channel.start()
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
             text = f"it cannot start: {type(error).__name__}: {error}"
             logger.error("channel %s: %s", runner.spec.name, text)
             await self.outage(runner.spec, Outage(text))
@@ -383,8 +384,8 @@ class Worker:
             with plugin_queries(connection):
                 known = spec.channel.addresses(recipients, connection)
                 if known is None:
-                    known = self.registry.addresses(spec.name, recipients, connection)
-                return {recipient: list(addresses) for recipient, addresses in known.items()}
+                    return self.registry.addresses(spec.name, recipients, connection)
+                return as_addresses(known)
 
         return await self._watched(self.store.read, ask)
 
@@ -452,7 +453,7 @@ class Worker:
         try:
             for _ in self.registry.call("sendoff_settled", settlements=seen):
                 pass
-        except Exception as error:  # noqa: BLE001 - an observer may raise anything and harms nothing
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an observer may raise anything and harms nothing
             logger.error("a sendoff_settled hook raised %s: %s", type(error).__name__, error)
 
     async def _tidy(self, after: Sequence[UUID] | None = None) -> Tidied:

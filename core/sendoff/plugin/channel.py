@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from sqlalchemy import Connection
@@ -165,3 +165,18 @@ def as_verdict(answer: object, *, what: str = "send()") -> Verdict:
     if isinstance(answer, Verdict):
         return answer
     return Retryable(f"{what} returned {type(answer).__name__} instead of a verdict", maybe_sent=True)
+
+
+def as_addresses(answer: object) -> dict[str, list[str]]:
+    """What a look-up answered, by recipient. One text where a list belongs would be an address for each letter."""
+    if not isinstance(answer, Mapping):
+        raise TypeError(f"it must answer a mapping of recipients to lists (got {type(answer).__name__})")
+    found: dict[str, list[str]] = {}
+    for recipient, addresses in answer.items():
+        if isinstance(addresses, str | bytes) or not isinstance(addresses, Iterable):
+            raise TypeError(f"it must answer a list for each recipient (got {type(addresses).__name__})")
+        found[recipient] = list(addresses)
+        for address in found[recipient]:
+            if not isinstance(address, str):
+                raise TypeError(f"addresses must be text (got {type(address).__name__})")
+    return found

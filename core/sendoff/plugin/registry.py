@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from sendoff.errors import ConfigurationError, PluginBroken, SendoffError, UnknownChannel, nearest
 from sendoff.limits import Limits, Retry
 from sendoff.plugin import hookspecs
-from sendoff.plugin.channel import Channel
+from sendoff.plugin.channel import Channel, as_addresses
 from sendoff.plugin.context import Context
 from sendoff.plugin.fetcher import Fetcher
 from sendoff.plugin.hookspecs import PROJECT, Migrations
@@ -139,12 +139,12 @@ class Registry:
         found = [answer for _, answer in self.call("sendoff_migrations") if isinstance(answer, Migrations)]
         return sorted(found, key=lambda one: one.name)
 
-    def addresses(self, channel: str, recipients: Sequence[str], connection: Connection) -> Mapping[str, list[str]]:
+    def addresses(self, channel: str, recipients: Sequence[str], connection: Connection) -> dict[str, list[str]]:
         """What the ``sendoff_addresses`` hooks know of these recipients, their answers added up."""
         known: dict[str, list[str]] = {}
         arguments = {"channel": channel, "recipients": recipients, "connection": connection}
         for _, answer in self.call("sendoff_addresses", **arguments):
-            for recipient, addresses in (answer or {}).items():
+            for recipient, addresses in as_addresses(answer or {}).items():
                 mine = known.setdefault(recipient, [])
                 mine += [address for address in addresses if address not in mine]
         return known
@@ -211,7 +211,7 @@ class Registry:
                         self._discard(loaded, str(error))
                     else:
                         raise
-                except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it is reported by name
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything; it is reported by name
                     self._discard(loaded, f"{kind}: {type(error).__name__}: {error}")
 
     def _add(self, loaded: _Loaded, item: object) -> None:

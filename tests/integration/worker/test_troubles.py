@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from sendoff import Sendoff
-from sendoff.plugin import Delivery, Limits, Outage, Settlement, Verdict, hookimpl
+from sendoff.plugin import Channel, Delivery, Limits, Outage, Settlement, Verdict, hookimpl
 from sendoff.tables import channel as channel_table
 from sendoff.tables import event
 from tests.support.inline import Inline, Plugin
@@ -205,6 +207,65 @@ def test_a_failing_look_up_stops_its_own_channel_only(
         assert all(str(one.reason).startswith("addresses could not be looked up") for one in failed)
         assert not any("secret payload" in str(one.reason) for one in failed)
         assert not any("sendoff migrate" in str(one.reason) for one in failed)
+
+
+def leave(recipients: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    sys.exit(5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (leave, "SystemExit: 5"),
+        (
+            lambda recipients: dict.fromkeys(recipients, "a@b.c"),
+            "TypeError: it must answer a list for each recipient (got str)",
+        ),
+        (
+            lambda recipients: {recipient: [7] for recipient in recipients},
+            "TypeError: addresses must be text (got int)",
+        ),
+        (list, "TypeError: it must answer a mapping of recipients to lists (got list)"),
+    ],
+)
+def test_a_look_up_that_answers_nonsense_sends_nothing_and_stops_nobody(
+    sqlite_url: str, tmp_path: Path, answer: Any, told: str
+) -> None:
+    odd, good = Inline("odd", look_up=answer), Inline("good")
+    with app_for(settings_for(sqlite_url, tmp_path), Plugin(odd, good)) as so:
+        enqueue(so, notifications(2, "odd"))
+        with serving(so) as running:
+            wait_until(lambda: events(so)["retry"] == 2, "a retry each")
+            enqueue(so, notifications(1, "good"))
+            wait_until(lambda: events(so)["sent"] == 1, "the good channel's row")
+            running.stop()
+
+        assert [] == odd.sent
+        failed = {(one.reason, one.attempt_count) for one in rows(so) if one.channel == "odd"}
+        assert {(f"addresses could not be looked up: {told}", 0)} == failed
+
+
+class Leaves(Channel):
+    """Its task calls ``sys.exit``, which asyncio takes for the end of the loop."""
+
+    name = "leaves"
+
+    async def send(self, delivery: Delivery) -> Verdict | None:
+        async def leave() -> None:
+            sys.exit(4)
+
+        await asyncio.create_task(leave())
+        return None
+
+
+def test_a_task_that_calls_exit_ends_itself_alone(sqlite_url: str, tmp_path: Path) -> None:
+    with app_for(settings_for(sqlite_url, tmp_path), Plugin(Leaves(), Inline("good"))) as so:
+        enqueue(so, notifications(3, "leaves"), notifications(3, "good"))
+        report = so.drain()
+
+        assert (3, 3) == (events(so)["sent"], events(so)["retry"])
+        assert 6 == report.tries
+        assert {"SystemExit in send()"} == {one.reason for one in rows(so) if one.channel == "leaves"}
 
 
 class Observer:
