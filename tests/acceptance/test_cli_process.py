@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -302,3 +303,46 @@ def test_a_worker_refuses_a_channel_whose_plugin_is_broken(sqlite_url: str, tmp_
     ran = execute("worker", "--channels", "slack", "--database-url", sqlite_url)
 
     assert (ran.code, ran.out, ran.err.count("\n"), "no_such_sdk" in ran.err) == (1, "", 1, True), ran.err
+
+
+def test_what_a_plugin_prints_stays_out_of_the_json(sqlite_url: str, tmp_path: Path) -> None:
+    (tmp_path / "talks.py").write_text(
+        "from sendoff.plugin import Channel, hookimpl\n"
+        "print('imported')\n"
+        "class Talks(Channel):\n"
+        "    name = 'talks'\n"
+        "    def send(self, delivery):\n"
+        "        print('sending')\n"
+        "@hookimpl\n"
+        "def sendoff_channels():\n"
+        "    print('asked')\n"
+        "    return [Talks()]\n",
+        encoding="utf-8",
+    )
+
+    ran = execute("send", "u1", "t", "-c", "talks", "--json", "-p", "talks", "--database-url", sqlite_url, cwd=tmp_path)
+
+    assert (0, ["sent"]) == (ran.code, [row["status"] for row in ran.json])
+    assert ["imported", "asked", "sending"] == ran.err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("closed", "code"),
+    [(">&-", 0), ("2>&-", 0), ("<&-", 0), (">&- 2>&- <&-", 0), ("--json >&-", 0), ("--bogus 2>&-", 2)],
+)
+def test_streams_that_are_closed_are_nobodys_trouble(sqlite_url: str, closed: str, code: int) -> None:
+    command = f"exec {shlex.quote(sys.executable)} -m sendoff list --database-url {shlex.quote(sqlite_url)} {closed}"
+
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+
+    assert (code, "") == (ran.returncode, ran.stderr)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full disk at hand")
+@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("--help",)])
+def test_output_that_cannot_be_written_is_one_line(sqlite_url: str, words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ran = execute(*words, env=environment(SENDOFF_DATABASE_URL=sqlite_url), stdout=full)
+
+    assert (1, True) == (ran.code, "the output cannot be written: No space left on device" in ran.err), ran.err
+    assert 1 == ran.err.count("\n")

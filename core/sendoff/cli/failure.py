@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -69,6 +70,13 @@ def exit_code(run: Callable[[], Any], state: Cli) -> int:
     except SendoffError as error:
         _tell(state, error, str(error), _broken(error, state))
         return _code(error)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EIO, errno.EDQUOT} or error.filename is not None:
+            _tell(state, error, _unexpected(error))
+            return FAILED
+        _forget_stdout()
+        _tell(state, error, f"the output cannot be written: {error.strerror}")
+        return FAILED
     except Exception as error:  # noqa: BLE001 - the last wall: a bug, too, ends in one line and an exit code
         _tell(state, error, _unexpected(error))
         return FAILED

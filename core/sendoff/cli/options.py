@@ -171,6 +171,11 @@ def common(function: Callable[..., R]) -> Callable[..., R]:
     def call(*args: Any, **kwargs: Any) -> R:
         cli = click.get_current_context().ensure_object(Cli)
         _quiet(cli)
-        return function(cli, *args, **kwargs)
+        if not cli.as_json or function.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            return function(cli, *args, **kwargs)
+        from sendoff.cli.output import only_json
+
+        with only_json():
+            return function(cli, *args, **kwargs)
 
     return common_options(call)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 from uuid import UUID
 
 import orjson
@@ -28,6 +29,7 @@ __all__ = [
     "console",
     "facts",
     "lines",
+    "only_json",
     "print_json",
     "progress",
     "table",
@@ -87,7 +89,23 @@ def unstructure(value: object) -> Any:
 
 def print_json(value: object) -> None:
     """One JSON document on one line of stdout, in UTF-8 whatever the terminal thinks."""
-    sys.stdout.buffer.write(orjson.dumps(unstructure(value), option=orjson.OPT_APPEND_NEWLINE))
+    stream = _stdout_of_json.get() or sys.stdout
+    stream.buffer.write(orjson.dumps(unstructure(value), option=orjson.OPT_APPEND_NEWLINE))
+    stream.flush()
+
+
+_stdout_of_json: ContextVar[TextIO | None] = ContextVar("sendoff_stdout_of_json", default=None)
+
+
+@contextmanager
+def only_json() -> Iterator[None]:
+    """JSON goes to stdout during the block, and whatever plugins print goes to stderr."""
+    token = _stdout_of_json.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _stdout_of_json.reset(token)
 
 
 # -------------------------------------------------------------------------------------------------------- progress

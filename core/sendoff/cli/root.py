@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -127,8 +128,22 @@ def cli() -> None:
     """sendoff delivers notifications from the database an application already has."""
 
 
+def _open_missing_streams() -> None:
+    """Started without one of the three streams (``sendoff list >&-``), a process would give its number to the next file
+    that it opens; /dev/null takes its place."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != number:
+            os.dup2(null, number)
+            os.close(null)
+        setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for the whole process
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its escape, not a traceback.
         if hasattr(stream, "reconfigure"):
