@@ -115,6 +115,12 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
 
+    @event.listens_for(engine, "checkin")
+    def _on_checkin(connection: sqlite3.Connection | None, _record: object) -> None:
+        # A plugin may have closed a connection that only reads: whoever gets it next may write.
+        if connection is not None:
+            connection.execute("PRAGMA query_only = OFF")
+
     @event.listens_for(engine, "begin")
     def _on_begin(connection: sa.Connection) -> None:
         # A deferred transaction that reads first and writes later fails at once with BUSY_SNAPSHOT, whatever the

@@ -64,26 +64,57 @@ class Settle:
         }
 
 
-def storable(value: Any, *, depth: int = 0) -> Any:
+#: What a verdict's details may hold, and its progress: characters, a few more for every item.
+MOST_STORED = 100_000
+_ITEM = 8
+
+
+@define(eq=False)
+class _Room:
+    left: int = MOST_STORED
+
+    def take(self, size: int) -> bool:
+        self.left -= size + _ITEM
+        return self.left >= 0
+
+
+def storable(value: Any, *, depth: int = 0, room: _Room | None = None) -> Any:
     """What a channel handed over for storing, as JSON that every database takes: unknown objects as text, texts
-    cleaned, so that one odd detail never costs a verdict."""
+    cleaned, what goes on for ever cut, so that one odd detail never costs a verdict."""
+    room = room or _Room()
     if depth > MAX_DEPTH:
         return "…"
     match value:
         case None | bool():
             return value
         case str():
-            return clean_text(scrub(value), limit=10_000)
+            return _text(value, room)
         case int():
-            return value if -(2**63) <= value < 2**63 else str(value)
+            return value if -(2**63) <= value < 2**63 else _text(as_text(value), room)
         case float():
             return value if math.isfinite(value) else str(value)
         case dict() | Mapping():
-            return {clean_text(as_text(key)): storable(item, depth=depth + 1) for key, item in value.items()}
+            found = {}
+            for key, item in value.items():
+                name = clean_text(as_text(key))
+                if not room.take(len(name)):
+                    break
+                found[name] = storable(item, depth=depth + 1, room=room)
+            return found
         case list() | tuple():
-            return [storable(item, depth=depth + 1) for item in value]
+            items = []
+            for item in value:
+                if not room.take(0):
+                    break
+                items.append(storable(item, depth=depth + 1, room=room))
+            return items
         case _:
-            return clean_text(scrub(as_text(value)))
+            return _text(as_text(value), room)
+
+
+def _text(text: str, room: _Room) -> str:
+    cleaned = clean_text(scrub(text), limit=10_000)
+    return cleaned if room.take(len(cleaned)) else "…"
 
 
 @define(eq=False)

@@ -14,6 +14,7 @@ from sendoff import ConfigurationError, NotMigrated, StoreError
 from sendoff.store import Store
 from sendoff.store.connections import executor_for, own_transaction
 from sendoff.store.engine import make_engine, parse_url
+from sendoff.tables import outgoing
 
 
 def test_an_engine_has_no_transaction(store: Store) -> None:
@@ -131,3 +132,9 @@ def test_a_url_that_is_none_of_ours_is_one_clear_line(url: str, problem: str) ->
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_postgresql_means_psycopg(scheme: str) -> None:
     assert parse_url(f"{scheme}://u@h/d").drivername == "postgresql+psycopg"
+
+
+def test_a_plugin_that_closes_a_reading_connection_leaves_no_read_only_one_behind(store: Store) -> None:
+    for _ in range(20):
+        store.read(lambda connection: connection.close())
+        store.run(lambda connection: connection.execute(outgoing.delete()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -486,6 +487,18 @@ def test_odd_details_are_stored_clean(store: Store, details: Any, expected: Any)
     assert settle(store, claim_one(store), change_).outcome == "applied"
     assert look(store, id, "progress") == (expected,)
     assert events(store, id)[-1][1]["details"] == expected
+
+
+def test_huge_details_are_cut_and_hold_nobody_up(store: Store) -> None:
+    id = put_one(store)
+    details = {"pages": [["y" * 1000] * 1000] * 1000, "number": 10**5000}
+
+    change_ = Transition.sent(Sent(provider_ref="x" * 50_000_000, details=details))
+    settle(store, claim_one(store), change_)
+
+    kept = events(store, id)[-1][1]["details"]
+    assert ("pages", "y" * 1000) == (next(iter(kept)), kept["pages"][0][0])
+    assert len(json.dumps(kept)) < 200_000
 
 
 @pytest.mark.parametrize(
