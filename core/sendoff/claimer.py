@@ -6,15 +6,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING
 
 from sendoff.errors import StoreError, StoreUnavailable
 from sendoff.runner import ChannelRunner
+from sendoff.serving import Serving
 from sendoff.store.claim import Claimed, ClaimRequest, Positions, lane_order
 from sendoff.wakeup import idle_pause
-
-if TYPE_CHECKING:
-    from sendoff.worker import Worker
 
 __all__ = ["Claimer"]
 
@@ -29,7 +26,7 @@ REFUSED_PAUSE = 1.0
 class Claimer:
     """Claims rows for one runner while it wants any."""
 
-    def __init__(self, runner: ChannelRunner, worker: Worker) -> None:
+    def __init__(self, runner: ChannelRunner, worker: Serving) -> None:
         self.runner = runner
         self.worker = worker
         #: The last claim got all it asked for.

@@ -71,8 +71,6 @@ class _OneLook(Claimer):
 class Drain(Worker):
     """Delivers what is due until nothing is, or the limit or the budget is used up."""
 
-    listens = False
-
     def __init__(
         self,
         store: Store,
@@ -123,7 +121,7 @@ class Drain(Worker):
             if self._on_progress is not None:
                 self._on_progress(sum(self.settler.counts.values()))
             with contextlib.suppress(StoreError):
-                await self._tidy()
+                await self.keeper.tidy()
             if self.left is not None and self.left <= 0:
                 return
             # Deliveries may have made others due: a last look that finds nothing is the end.
@@ -152,7 +150,7 @@ class Drain(Worker):
     async def _quiet(self) -> None:
         """Until nothing is claimed, running or unrecorded."""
         while not all(runner.idle for runner in self.runners):
-            await self._nothing_flies.wait()
+            await self.nothing_flies.wait()
             await self.settler.flushed()
             await asyncio.sleep(0.001)
         await self.settler.flushed()
@@ -183,7 +181,7 @@ class Drain(Worker):
             released=counts["released"],
             cancelled=counts["cancelled"],
             lost=counts["lost"],
-            expired=self.tidied["expired"],
+            expired=self.keeper.tidied["expired"],
             remaining=remaining,
         )
 
@@ -229,7 +227,7 @@ class FirstTry(Drain):
                 runner.accept([row for row in rows if row.channel == runner.spec.name], began)
                 runner.accept([row for row in more if row.channel == runner.spec.name], began_more)
             await self._quiet()
-            await self._tidy()
+            await self.keeper.tidy()
             self._ids = [id for id in self._ids if id not in tried]
             rows = []
 

@@ -2,7 +2,7 @@
 
 An asyncio loop delivers; the store is called in a small pool of threads, and its calls are never cancelled. One
 :class:`~sendoff.claimer.Claimer` and one :class:`~sendoff.runner.ChannelRunner` serve each channel, one
-:class:`~sendoff.settler.Settler` records everything.
+:class:`~sendoff.settler.Settler` records everything, one :class:`~sendoff.housekeeping.Housekeeper` watches the clock.
 """
 
 from __future__ import annotations
@@ -14,32 +14,21 @@ import gc
 import logging
 import os
 import socket
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
-from uuid import UUID
 
 from sendoff._version import __version__
-from sendoff.breaker import Breaker
 from sendoff.claimer import Claimer
-from sendoff.enqueue import new_id
-from sendoff.errors import ConfigurationError, SendoffError, StoreError, StoreUnavailable
+from sendoff.errors import ConfigurationError, StoreError
 from sendoff.fetch import FetchRunner
-from sendoff.flight import Flight
+from sendoff.housekeeping import Housekeeper
 from sendoff.loops import run_loop, signals_to
-from sendoff.plugin.channel import as_addresses
 from sendoff.plugin.registry import ChannelSpec, Registry
 from sendoff.runner import ChannelRunner
+from sendoff.serving import Serving
 from sendoff.settings import WorkerSettings
-from sendoff.settlement import Settlement
-from sendoff.settler import Database, Outcome, Settler, settlement
+from sendoff.settler import Settler
 from sendoff.store import Store, channels, presence
-from sendoff.store.claim import Claimed
-from sendoff.store.engine import plugin_queries
-from sendoff.store.settle import Settle, Settled
-from sendoff.store.tidy import Tidied, tidy
-from sendoff.tables import FINAL
-from sendoff.threads import DaemonThreads
 from sendoff.verdict import Outage
 from sendoff.wakeup import Listener
 
@@ -48,18 +37,12 @@ __all__ = ["Worker", "check_deadlines"]
 logger = logging.getLogger("sendoff")
 T = TypeVar("T")
 
-#: Seconds between two rounds of housekeeping, and between two looks at who listens.
-TICK, LISTEN_EVERY = 1.0, 0.4
-#: A sign of life every so many ticks.
-PRESENCE_TICKS = 5
 #: New objects between two garbage collections in a process that only works.
 GC_EVERY = 20_000
 #: A channel that cannot start is tried again after this many seconds, doubling.
 START_AGAIN, START_LONGEST = 5.0, 60.0
 #: After the grace period: seconds for each step of leaving, and until a process that still hangs is ended.
 LEAVE, OVERDUE = 2.0, 10.0
-#: Settlements kept for observers that are slower than the worker.
-MOST_UNSEEN = 50_000
 
 
 def check_deadlines(specs: Sequence[ChannelSpec], settings: WorkerSettings) -> None:
@@ -87,13 +70,11 @@ def _collecting_seldom() -> Iterator[None]:
         gc.unfreeze()
 
 
-class Worker:
+class Worker(Serving):
     """Serves channels until stopped. ``run()`` is for a process of its own, ``serve()`` for a loop that exists.
 
     Subclasses (a drain, a first try) change where rows come from and when it is enough, nothing else.
     """
-
-    listens = True
 
     def __init__(
         self,
@@ -105,11 +86,7 @@ class Worker:
         listener: Callable[[Callable[[str | None], None]], Listener | None] | None = None,
         fetch: Callable[[Callable[[], bool]], FetchRunner] | None = None,
     ) -> None:
-        self.store = store
-        self.registry = registry
-        self.settings = settings
-        self.id = new_id()
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{str(self.id)[-6:]}"
+        super().__init__(store, registry, settings)
         self.specs = registry.serve(list(channels) if channels is not None else settings.channels)
         if not self.specs:
             raise ConfigurationError("no channel to serve: install or name a plugin (see `sendoff plugins`)")
@@ -146,31 +123,33 @@ class Worker:
         try:
             await self._arrive()
         except BaseException:
-            self._threads.close()
-            self._plugin_threads.close()
+            self.close()
+            self.keeper.close()
             raise
-        listener = self._make_listener(self._woken) if self._make_listener and self.listens else None
+        listener = self._make_listener(self.keeper.woken) if self._make_listener else None
         if listener is not None:
             listener.start()
         settling = self.loop.create_task(self.settler.run())
         serving = [self.loop.create_task(self._serve_channel(runner)) for runner in self.runners]
-        keeping = [self.loop.create_task(self._housekeep()), self.loop.create_task(self._keep_listening())]
+        keeping = [self.loop.create_task(self.keeper.run())]
+        if listener is not None:
+            keeping.append(self.loop.create_task(self.keeper.keep_listening()))
         enough = self.loop.create_task(self._until_done())
         everything = [enough, *serving, *keeping, settling]
         try:
             broken = await self._first_failure(enough, everything)
             self.stop()
             await self._within_grace(serving)
-            await self._within_grace([self.loop.create_task(self._nothing_flies.wait())])
-            if self._fetching is not None:
-                await self._within_grace([self._fetching])
+            await self._within_grace([self.loop.create_task(self.nothing_flies.wait())])
+            if self.keeper.fetching is not None:
+                await self._within_grace([self.keeper.fetching])
             self.settler.close()
             await self._within_grace([settling])
-            await self._within_grace([*self._errands, self.loop.create_task(self._shown())])
+            await self._within_grace([*self.errands, self.loop.create_task(self.keeper.observers.told())])
         finally:
-            for task in (*everything, *self._errands):
+            for task in (*everything, *self.errands):
                 task.cancel()
-            await asyncio.wait([*everything, *self._errands], timeout=LEAVE)
+            await asyncio.wait([*everything, *self.errands], timeout=LEAVE)
             if listener is not None:
                 await asyncio.to_thread(listener.stop)
             await self._leave()
@@ -204,31 +183,15 @@ class Worker:
         for claimer in self.claimers.values():
             claimer.wake()
         self.settler.stop_waiting()
-        self._gate.set()
+        self.open_gate()
 
     def _prepare(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.stopping = asyncio.Event()
+        self.open(loop)
         self.deadline = 0.0
-        self.database = Database()
-        self.settler = Settler(self, self.database, batch=self.settings.batch, after=self._after)
         self.runners = [ChannelRunner(spec, self, loop) for spec in self.specs]
         self.claimers = {runner.spec.name: self._claimer(runner) for runner in self.runners}
-        self.tidied: Counter[str] = Counter()
-        self._threads = DaemonThreads(self.settings.store_threads, "sendoff-store")
-        self._plugin_threads = DaemonThreads(2, "sendoff-plugins")
-        self._gate = asyncio.Event()
-        self._gate.set()
-        self._alone = asyncio.Lock()
-        self._flying = 0
-        self._nothing_flies = asyncio.Event()
-        self._nothing_flies.set()
-        self._steps = True
-        self._errands: set[asyncio.Task[None]] = set()
-        self._fetchers = self._make_fetchers(self.stopping.is_set) if self._make_fetchers else None
-        self._fetching: asyncio.Future[Any] | None = None
-        self._observing: asyncio.Future[Any] | None = None
-        self._seen: list[Settlement] = []
+        self.keeper = Housekeeper(self, self.runners, self.claimers, self._make_fetchers)
+        self.settler = Settler(self, self.database, batch=self.settings.batch, after=self.keeper.after)
 
     def _claimer(self, runner: ChannelRunner) -> Claimer:
         return Claimer(runner, self)
@@ -307,208 +270,5 @@ class Worker:
         with contextlib.suppress(StoreError, TimeoutError):
             goodbye = self.call(self.store.run, lambda connection: presence.leave(connection, self.id))
             await asyncio.wait_for(goodbye, LEAVE)
-        self._threads.close()
-        self._plugin_threads.close()
-
-    # -- the store, in threads -------------------------------------------------------------------------------------
-
-    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """A store call in a thread. It is awaited to its end even when the caller is cancelled."""
-        return await asyncio.shield(asyncio.wrap_future(self._threads.submit(function, *arguments)))
-
-    async def settle(self, verdicts: list[Settle]) -> list[Settled]:
-        """For the settler."""
-        return await self.call(self.store.settle, verdicts)
-
-    async def touch(self) -> None:
-        """For the settler: a small write."""
-        await self.call(self.store.run, lambda connection: presence.still_here(connection, self.id))
-
-    # -- what runners ask ------------------------------------------------------------------------------------------
-
-    def record(self, outcome: Outcome) -> None:
-        """Put a verdict in the outbox."""
-        self.settler.add(outcome)
-
-    def may_start(self) -> bool:
-        """Whether new sends may begin."""
-        return self._gate.is_set() and self.database.up.is_set()
-
-    async def can_start(self) -> None:
-        """Wait until they may, or until the worker stops."""
-        stopping = self.loop.create_task(self.stopping.wait())
-        both = self.loop.create_task(self._open())
-        await asyncio.wait({stopping, both}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        both.cancel()
-
-    async def _open(self) -> None:
-        await self._gate.wait()
-        await self.database.up.wait()
-
-    def took_off(self, flight: Flight) -> None:
-        """A call began."""
-        self._flying += 1
-        self._nothing_flies.clear()
-
-    def landed(self, flight: Flight) -> None:
-        """A call ended, or is no longer waited for."""
-        flight.over()
-        self._flying -= 1
-        if not self._flying:
-            self._nothing_flies.set()
-
-    async def alone(self, start: Callable[[], Awaitable[Flight | None]]) -> None:
-        """Try a suspect row with nothing else in flight and nothing unrecorded: if it kills the worker, it takes
-        nobody with it."""
-        async with self._alone:
-            self._gate.clear()
-            try:
-                await self._nothing_flies.wait()
-                await self.settler.flushed()
-                flight = await start()
-                if flight is not None and not flight.ended:
-                    flight.landed = asyncio.Event()
-                    await flight.landed.wait()
-            finally:
-                self._gate.set()
-
-    async def held(self, rows: Sequence[Claimed]) -> set[UUID]:
-        """Which of these leases are still ours."""
-        return await self._watched(self.store.still_held, rows)
-
-    async def look_up(self, spec: ChannelSpec, recipients: Sequence[str]) -> dict[str, list[str]]:
-        """Addresses by recipient: the channel's own answer, else the hook's."""
-
-        def ask(connection: Any) -> dict[str, list[str]]:
-            with plugin_queries(connection):
-                known = spec.channel.addresses(recipients, connection)
-                if known is None:
-                    return self.registry.addresses(spec.name, recipients, connection)
-                return as_addresses(known)
-
-        return await self._watched(self.store.read, ask)
-
-    async def outage(self, spec: ChannelSpec, verdict: Outage) -> None:
-        """Pause the channel for everybody."""
-        floor = verdict.retry_after.total_seconds() if verdict.retry_after is not None else 0.0
-        breaker = Breaker(floor=floor)
-        reason = verdict.reason[:500]
-
-        def pause(connection: Any) -> bool:
-            return channels.open_breaker(connection, spec.name, breaker, reason)
-
-        try:
-            if await self._watched(self.store.run, pause):
-                logger.error("channel %s is paused: %s", spec.name, reason)
-        except StoreError as error:
-            logger.warning("the outage of channel %s could not be recorded: %s", spec.name, error)
-
-    def answered(self, spec: ChannelSpec) -> None:
-        """The channel works again."""
-        task = self.loop.create_task(self._close_breaker(spec.name))
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-
-    async def _close_breaker(self, name: str) -> None:
-        with contextlib.suppress(StoreError):
-            await self._watched(self.store.run, lambda connection: channels.close_breaker(connection, name))
-
-    async def _watched(self, function: Callable[..., T], *arguments: Any) -> T:
-        """A store call whose failure tells that the database is away."""
-        try:
-            return await self.call(function, *arguments)
-        except StoreUnavailable as error:
-            self.settler.database_went_away(error)
-            raise
-
-    # -- after a settle, and by the clock ---------------------------------------------------------------------------
-
-    async def _after(self, written: list[tuple[Outcome, Settled]]) -> None:
-        """Release the steps that waited for these rows, and tell the observers."""
-        ended = [outcome.row.id for outcome, settled in written if settled.status in FINAL]
-        if ended and self._steps:
-            with contextlib.suppress(StoreError):
-                await self._tidy(ended)
-        if self.registry.observers():
-            self._seen += [settlement(outcome, settled) for outcome, settled in written if settled.outcome == "applied"]
-            self._show()
-
-    def _show(self) -> None:
-        """Tell the observers, one batch after the other, beside the settling: one that hangs holds up nobody."""
-        if len(self._seen) > MOST_UNSEEN:
-            logger.error("a sendoff_settled hook is too slow; %d settlements go unobserved", len(self._seen))
-            self._seen = []
-        if self._seen and (self._observing is None or self._observing.done()):
-            seen, self._seen = self._seen, []
-            self._observing = asyncio.wrap_future(self._plugin_threads.submit(self._observe, seen))
-            self._observing.add_done_callback(lambda _: self._show())
-
-    async def _shown(self) -> None:
-        while self._observing is not None and not self._observing.done():
-            await asyncio.wait([self._observing])
-            await asyncio.sleep(0)
-
-    def _observe(self, seen: list[Settlement]) -> None:
-        try:
-            for _ in self.registry.call("sendoff_settled", settlements=seen):
-                pass
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - an observer may raise anything and harms nothing
-            logger.error("a sendoff_settled hook raised %s: %s", type(error).__name__, error)
-
-    async def _tidy(self, after: Sequence[UUID] | None = None) -> Tidied:
-        done: Tidied = await self._watched(self.store.run, lambda connection: tidy(connection, after))
-        self._steps = done.waiting
-        self.tidied["expired"] += done.expired
-        for name in done.channels:
-            self._woken(name)
-        return done
-
-    async def _housekeep(self) -> None:
-        """Once a second: tidy, release what waited too long, run fetchers, give a sign of life."""
-        turn = 0
-        while not self.stopping.is_set():
-            try:
-                while (await self._tidy()).more:
-                    pass
-                if turn % PRESENCE_TICKS == 0:
-                    await self.touch()
-            except StoreUnavailable as error:
-                self.settler.database_went_away(error)
-            except SendoffError as error:
-                logger.error("housekeeping: %s", error)
-            for runner in self.runners:
-                runner.tick()
-            self._start_fetchers()
-            turn += 1
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), TICK)
-
-    def _start_fetchers(self) -> None:
-        """Run the fetchers that are due, in a thread; one round at a time."""
-        if self._fetchers is None or not self.database.up.is_set():
-            return
-        if self._fetching is not None and self._fetching.done() and self._fetching.exception() is not None:
-            logger.error("fetchers: %r", self._fetching.exception())
-        if self._fetching is None or self._fetching.done():
-            self._fetching = asyncio.wrap_future(self._plugin_threads.submit(self._fetchers.run_due))
-
-    async def _keep_listening(self) -> None:
-        """Ask to be notified while there is nothing better to do; under load nobody notifies."""
-        while not self.stopping.is_set():
-            idle = [name for name, claimer in self.claimers.items() if not claimer.saturated]
-            if idle and self.listens and self.store.is_postgresql and self.database.up.is_set():
-                with contextlib.suppress(StoreError):
-                    await self._watched(
-                        self.store.run, lambda connection, idle=idle: channels.keep_listening(connection, idle)
-                    )
-            await asyncio.sleep(LISTEN_EVERY)
-
-    def _woken(self, channel: str | None) -> None:
-        """A notification came, perhaps in another thread; None means that some may have been missed."""
-        self.loop.call_soon_threadsafe(self._wake, channel)
-
-    def _wake(self, channel: str | None) -> None:
-        for name, claimer in self.claimers.items():
-            if channel is None or channel == name:
-                claimer.wake()
+        self.close()
+        self.keeper.close()
