@@ -7,13 +7,22 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Engine, event, make_url
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from sendoff.errors import ConfigurationError, NotMigrated, StoreError, StoreUnavailable
 from sendoff.settings import mask_url
@@ -106,6 +115,14 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
     )
     engine = sa.create_engine(url, connect_args={"timeout": SQLITE_BUSY, "check_same_thread": False}, **options)
 
+    path = None if in_memory or str(url.database).startswith("file:") else Path(str(url.database)).absolute()
+
+    @event.listens_for(engine, "checkout")
+    def _on_checkout(connection: sqlite3.Connection, record: ConnectionPoolEntry, _proxy: object) -> None:
+        # A file that was deleted or replaced lives on for whoever has it open: they would talk to nobody.
+        if path is not None and record.info.setdefault("file", _identity(path)) != _identity(path):
+            raise DisconnectionError("the database file was replaced")
+
     @event.listens_for(engine, "connect")
     def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None
@@ -129,6 +146,14 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def prepare_sqlite(connection: sqlite3.Connection) -> None:

@@ -306,3 +306,18 @@ def test_a_newer_payload_is_left_to_a_newer_worker(database_url: str, tmp_path: 
         assert {(one.status, one.attempt_count, one.try_count) for one in rows(so)} == {("pending", 0, 0)}
         assert calls_by_key(tmp_path / "calls") == {}
         assert statuses(so) == {"pending": 2}
+
+
+def test_a_database_file_that_is_made_anew_is_served_by_the_worker_that_runs(tmp_path: Path) -> None:
+    good, url = Inline("good"), f"sqlite:///{tmp_path / 'mine.db'}"
+    with app_for(settings_for(url, tmp_path), Plugin(good)) as so:
+        so.migrate()
+        enqueue(so, notifications(1, "good"))
+        with serving(so):
+            wait_for(so, {"sent": 1})
+            for file in tmp_path.glob("mine.db*"):
+                file.unlink()
+            with app_for(settings_for(url, tmp_path), Plugin(Inline("good"))) as anew:
+                anew.migrate()
+                enqueue(anew, notifications(2, "good"))
+                wait_for(anew, {"sent": 2})
