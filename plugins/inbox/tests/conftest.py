@@ -11,6 +11,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from plugins.inbox.tests.helpers import Feed, context_for
+from plugins.inbox.tests.listening import no_listener_left
 from sendoff.store.engine import make_engine
 from sendoff_inbox.plugin import InboxChannel
 
@@ -53,3 +54,10 @@ def worker(database: sa.Engine) -> InboxChannel:
 def feed(database: sa.Engine) -> Feed:
     """The feed of u1, each call in a transaction of its own."""
     return Feed(database, "u1")
+
+
+@pytest.fixture
+def listeners() -> Iterator[None]:
+    """Every test closes its listeners, and then nothing of them is left."""
+    yield
+    no_listener_left()

@@ -1,78 +1,39 @@
-"""Listening: every entry once, in order, whatever happens to the connections in between."""
+"""Listening: every entry once, and no more threads and connections than it takes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import os
+import subprocess
+import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 
 import sendoff_inbox.plugin
 from plugins.inbox.tests.helpers import Feed, arrive, context_for, delivery, titles
-from sendoff import ConfigurationError, Notification, Sendoff, StoreUnavailable
-from sendoff.plugin import Delivery, Sent
+from plugins.inbox.tests.listening import (
+    NEVER,
+    PATIENCE,
+    announced,
+    heard,
+    no_listener_left,
+    threads_that_listen,
+)
+from sendoff import ConfigurationError, Notification
 from sendoff.store.engine import make_engine
-from sendoff_inbox import hub, inbox, store
+from sendoff_inbox import inbox, store
 from sendoff_inbox.inbox import InvalidInput, Listening
 from sendoff_inbox.plugin import InboxChannel
-from tests.support.postgres import OwnServer
 from tests.support.workers import app_for, serving, settings_for, wait_until
 
-#: Longer than any test: what arrives is not found because it was time to look.
-NEVER = 3600.0
-#: Enough for a busy machine.
-PATIENCE = 30.0
-
-
-def heard(listening: Listening, count: int) -> list[str | None]:
-    """The titles of the next entries."""
-    found: list[str | None] = []
-    for _ in range(count):
-        entry = listening.wait(PATIENCE)
-        assert entry is not None, f"{count} entries expected, these came: {found}"
-        found.append(entry.title)
-    return found
-
-
-def written_at_last(worker: InboxChannel, row: Delivery) -> None:
-    """Send it as often as it takes, which is what a worker does with a verdict that costs no budget."""
-    deadline = time.monotonic() + PATIENCE
-    while (verdict := worker.send(row)) != Sent():
-        assert time.monotonic() < deadline, verdict
-
-
-def announced(database: sa.Engine, *recipients: str) -> None:
-    """Wait until batches notify for these (PostgreSQL)."""
-    if database.dialect.name == "postgresql":
-        wait_until(lambda: set(recipients) <= _listened_to(database), "the announcement of the listener")
-
-
-def _listened_to(database: sa.Engine) -> set[str]:
-    with database.connect() as db:
-        return set(db.execute(sa.text("SELECT recipient FROM sendoff_inbox_listener")).scalars())
-
-
-def no_thread_left() -> None:
-    wait_until(lambda: not _threads(), "the end of the listening thread")
-    assert not hub._hubs
-
-
-def _threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "sendoff-inbox"]
-
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    yield
-    no_thread_left()
+pytestmark = pytest.mark.usefixtures("listeners")
 
 
 def test_entries_as_they_arrive(worker: InboxChannel, database: sa.Engine) -> None:
@@ -141,7 +102,7 @@ def test_many_listeners_share_a_thread_and_a_connection(worker: InboxChannel, da
                 await stack.enter_async_context(inbox.listen(recipient, database, poll=NEVER))
                 for recipient in recipients
             ]
-            assert 1 == len(_threads())
+            assert 1 == len(threads_that_listen())
             await asyncio.to_thread(announced, database, *recipients)
             for recipient in recipients:
                 await asyncio.to_thread(arrive, worker, f"for {recipient}", recipient=recipient)
@@ -223,129 +184,6 @@ def test_a_notification_that_got_lost_costs_a_poll(worker: InboxChannel, databas
         assert ["1"] == heard(listening, 1)
 
 
-# -------------------------------------------------------------------------------------------- connections that break
-
-
-def _break_all(url: str) -> None:
-    """End every other connection of this database."""
-    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-
-
-def test_nothing_is_lost_or_repeated_while_connections_break(postgres_url: str) -> None:
-    engine, other = make_engine(postgres_url), make_engine(postgres_url)
-    worker = InboxChannel("inbox", context_for(lambda: other))
-    count, done = 300, threading.Event()
-
-    def write() -> None:
-        for number in range(count):
-            written_at_last(worker, delivery("u1", title=str(number)))
-        done.set()
-
-    def harm() -> None:
-        while not done.wait(0.15):
-            _break_all(postgres_url)
-
-    with inbox.listen("u1", engine, poll=NEVER) as listening:
-        threads = [threading.Thread(target=target) for target in (write, harm)]
-        for thread in threads:
-            thread.start()
-        assert [str(number) for number in range(count)] == heard(listening, count)
-        for thread in threads:
-            thread.join()
-        assert listening.wait(0.3) is None
-    engine.dispose()
-    other.dispose()
-
-
-def test_a_server_that_restarts_is_waited_for() -> None:
-    with OwnServer() as server:
-        so = Sendoff(server.url, plugins=[sendoff_inbox.plugin], entry_points=False)
-        so.migrate()
-        worker = InboxChannel("inbox", context_for(lambda: so.engine))
-        with inbox.listen("u1", so, poll=NEVER) as listening:
-            arrive(worker, "1")
-            assert ["1"] == heard(listening, 1)
-            server.stop()
-            with pytest.raises(StoreUnavailable):
-                inbox.listen("u1", so).wait(0)
-            assert listening.wait(0.5) is None
-            server.start()
-            written_at_last(worker, delivery("u1", title="2"))
-            assert ["2"] == heard(listening, 1)
-        so.close()
-
-
-# ------------------------------------------------------------------------------------------------- what notifies whom
-
-
-def test_a_batch_notifies_once_for_each_recipient_that_is_listened_to(postgres_url: str) -> None:
-    engine = make_engine(postgres_url)
-    worker = InboxChannel("inbox", context_for(lambda: engine))
-    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-
-    with psycopg.connect(url, autocommit=True) as tap, contextlib.ExitStack() as stack:
-        tap.execute(f"LISTEN {store.NOTIFY}")
-        heard: list[Any] = []
-        tap.add_notify_handler(heard.append)
-        rows = [delivery(f"u{number}", title="secret") for number in (1, 1, 2, 3, 3, 3)]
-        worker.send_many(rows)
-        tap.execute("SELECT 1")
-        assert [] == heard
-
-        for recipient in ("u1", "u3", "u4"):
-            stack.enter_context(inbox.listen(recipient, engine, poll=NEVER))
-        announced(engine, "u1", "u3", "u4")
-        worker.send_many(rows)
-        tap.execute("SELECT 1")
-        assert [] == heard  # redelivered: nothing is new
-
-        worker.send_many([delivery(f"u{number}", title="secret") for number in (1, 1, 2, 3, 3, 3)])
-        tap.execute("SELECT 1")
-        assert {store.hashed("u1"), store.hashed("u3")} == {one.payload for one in heard}
-        assert (2, {store.NOTIFY}) == (len(heard), {one.channel for one in heard})
-        assert {16} == {len(one.payload) for one in heard}
-    engine.dispose()
-
-
-@pytest.mark.parametrize("recipient", ["u1", "Zoë 📦", "x" * 5000, "'; SELECT 1; --"])
-def test_any_recipient_can_be_listened_to(worker: InboxChannel, database: sa.Engine, recipient: str) -> None:
-    with inbox.listen(recipient, database, poll=NEVER) as listening:
-        assert listening.wait(0) is None
-        announced(database, recipient)
-        arrive(worker, "1", recipient=recipient)
-        assert ["1"] == heard(listening, 1)
-
-
-def test_who_has_left_is_not_announced_for_ever(postgres_url: str) -> None:
-    engine = make_engine(postgres_url)
-    with engine.begin() as db:
-        values = "('gone', statement_timestamp() - interval '2 hours'), ('late', statement_timestamp())"
-        db.execute(sa.text(f"INSERT INTO sendoff_inbox_listener VALUES {values}"))
-    with inbox.listen("u1", engine):
-        announced(engine, "u1")
-        assert {"late", "u1"} == _listened_to(engine)
-        with engine.begin() as db:
-            seconds = "SELECT extract(epoch FROM until - statement_timestamp()) FROM sendoff_inbox_listener"
-            left = db.execute(sa.text(f"{seconds} WHERE recipient = 'u1'")).scalar_one()
-            assert hub.RENEWED * 2 < left <= hub.ANNOUNCED
-    engine.dispose()
-
-
-def test_through_a_url_of_its_own(postgres_url: str) -> None:
-    so = Sendoff(postgres_url, listen_url=postgres_url, plugins=[sendoff_inbox.plugin], entry_points=False)
-    worker = InboxChannel("inbox", context_for(lambda: so.engine))
-    with inbox.listen("u1", so, poll=NEVER) as listening:
-        assert listening.wait(0) is None
-        announced(so.engine, "u1")
-        arrive(worker, "1")
-        assert ["1"] == heard(listening, 1)
-    so.close()
-
-
 # ---------------------------------------------------------------------------------------------------------- closing
 
 
@@ -383,7 +221,7 @@ def test_one_that_was_forgotten_is_no_burden(database: sa.Engine) -> None:
     for _ in range(3):
         inbox.listen("u1", database).wait(0)
     gc.collect()
-    no_thread_left()
+    no_listener_left()
 
 
 def test_a_closed_one_stays_closed(worker: InboxChannel, database: sa.Engine) -> None:
@@ -417,3 +255,36 @@ def test_sources_that_are_none(database: sa.Engine) -> None:
         assert isinstance(inbox.listen("u1", db), Listening)
     with pytest.raises(ConfigurationError, match="in-memory"):
         inbox.listen("u1", make_engine("sqlite://"))
+
+
+FORK = """
+import os, sys
+import sqlalchemy as sa
+from sendoff.store.engine import make_engine
+from sendoff_inbox import inbox
+
+engine = make_engine(sys.argv[1])
+with inbox.listen("u1", engine, poll=3600) as parents:
+    parents.wait(0)
+    child = os.fork()
+    if child == 0:
+        engine.dispose(close=False)
+        with inbox.listen("u1", engine, poll=3600) as listening:
+            print("child ready", flush=True)
+            print("child", listening.wait(30).title, flush=True)
+        os._exit(0)
+    print("parent", parents.wait(30).title, flush=True)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_listens_by_itself(worker: InboxChannel, database: sa.Engine) -> None:
+    url = database.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-W", "ignore", "-c", FORK, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "child ready\n" == process.stdout.readline()
+        arrive(worker, "1")
+        assert {"child 1\n", "parent 1\n"} == set(process.stdout)
+    assert 0 == process.returncode
