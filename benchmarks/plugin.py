@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sendoff import Delivery, Notification, Verdict
+from sendoff import Delivery, Notification, Sendoff, Verdict
 from sendoff.plugin import BatchChannel, Channel, Limits, hookimpl
+from sendoff.settings import Settings
+from sendoff_inbox import plugin as inbox
 
-__all__ = ["CHANNEL", "Batches", "Singles", "content", "notifications"]
+__all__ = ["CHANNEL", "Batches", "Singles", "content", "notifications", "sendoff_with"]
 
-#: Both channels have this name, so that both drain the same rows.
+#: All channels have this name, so that all drain the same rows.
 CHANNEL = "noop"
 
 _BODY = "Your parcel left our warehouse this morning and should be with you on Thursday between 9 and 12 o'clock."
@@ -50,6 +52,14 @@ class Batches:
     @hookimpl
     def sendoff_channels(self) -> list[Channel]:
         return [NoopBatch()]
+
+
+def sendoff_with(plugin: str, url: str) -> Sendoff:
+    """Sendoff with the ``singles``, the ``batches``, or an ``inbox``, and nothing else."""
+    channels = {CHANNEL: {"plugin": "inbox"}} if plugin == "inbox" else {}
+    found = {"singles": Singles, "batches": Batches}.get(plugin)
+    settings = Settings.load({"sendoff": {"database_url": url}, "channels": channels})
+    return Sendoff(settings=settings, plugins=[inbox if found is None else found()], entry_points=False)
 
 
 def content(number: int) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -17,12 +16,12 @@ from attrs import frozen
 from sqlalchemy.engine import make_url
 
 from benchmarks import raw, raw_sqlite
-from benchmarks.plugin import Batches, Singles
+from benchmarks.forks import forks
+from benchmarks.plugin import sendoff_with
 from sendoff import Sendoff
 
-__all__ = ["PLUGINS", "RaceFailed", "race"]
+__all__ = ["RaceFailed", "race"]
 
-PLUGINS = {"singles": Singles, "batches": Batches}
 #: How long processes may take to come up, and how long a drain may take. Seconds.
 START, PATIENCE = 60.0, 600.0
 #: Seconds between two looks at how far a worker has come.
@@ -45,7 +44,7 @@ class Board:
 
 def race(runner: str, url: str, rows: int, processes: int) -> float:
     """Rows per second. ``runner`` is ``raw``, or the name of the plugin that sendoff's workers use."""
-    context = multiprocessing.get_context("spawn")
+    context = forks()
     board = Board(
         counts=context.Array("q", processes),
         moments=context.Array("d", processes),
@@ -91,7 +90,7 @@ def _run(runner: str, url: str, board: Board, place: int) -> None:
         board.counts[place] += count
 
     if runner != "raw":
-        _work(Sendoff(url, plugins=[PLUGINS[runner]()], entry_points=False), board, done)
+        _work(sendoff_with(runner, url), board, done)
     elif url.startswith("sqlite"):
         with contextlib.closing(raw_sqlite.connect(Path(make_url(url).database or ""))) as file:
             board.start.wait(START)

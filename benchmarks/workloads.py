@@ -1,4 +1,4 @@
-"""What is measured: each workload once with sendoff and once raw, in rows per second."""
+"""What is measured in a database: each workload once with sendoff and once raw, in rows per second."""
 
 from __future__ import annotations
 
@@ -13,16 +13,24 @@ from attrs import frozen
 
 from benchmarks import raw
 from benchmarks.databases import CALL, Databases, SqliteFiles
-from benchmarks.plugin import Singles, notifications
+from benchmarks.plugin import Singles, notifications, sendoff_with
 from benchmarks.race import race
 from sendoff import Rejected, Sendoff
 
 #: In the order of the table.
-NAMES = ("single-enqueue", "bulk-enqueue", "drain-1", "drain-2", "drain-1-batch-channel", "sqlite-drain-1")
+NAMES = (
+    "single-enqueue",
+    "bulk-enqueue",
+    "drain-1",
+    "drain-2",
+    "drain-1-batch-channel",
+    "sqlite-drain-1",
+    "inbox-drain",
+)
 
-__all__ = ["NAMES", "RAW", "SENDOFF", "Bench", "Workload", "workloads"]
+__all__ = ["NAMES", "RAW", "SENDOFF", "Bench", "Figure", "Workload", "workloads"]
 
-SENDOFF, RAW = "sendoff", "raw"
+SENDOFF, RAW, NOOP = "sendoff", "raw", "noop batch"
 
 
 @frozen
@@ -36,12 +44,22 @@ class Bench:
 
 
 @frozen
-class Workload:
-    """One line of the table: a measurement for each subject."""
+class Figure:
+    """One line of the table."""
 
     name: str
     unit: str
-    subjects: Mapping[str, Callable[[], float]]
+    less_is_better: bool = False
+
+
+@frozen
+class Workload:
+    """A measurement for each subject, which gives values by figure and subject. Ratios are to the best baseline."""
+
+    name: str
+    figures: tuple[Figure, ...]
+    subjects: Mapping[str, Callable[[], Mapping[str, Mapping[str, float]]]]
+    baselines: tuple[str, ...] = (RAW,)
 
 
 def workloads(bench: Bench) -> list[Workload]:
@@ -55,11 +73,16 @@ def workloads(bench: Bench) -> list[Workload]:
             for name, plugin, count in drains
         ),
         _workload("sqlite-drain-1", partial(_drain_sqlite, bench, "singles"), partial(_drain_sqlite, bench, RAW)),
+        _workload("inbox-drain", partial(_drain_inbox, bench), partial(_drain, bench, "batches", 1), NOOP),
     ]
 
 
-def _workload(name: str, sendoff: Callable[[], float], limit: Callable[[], float]) -> Workload:
-    return Workload(name, "rows/s", MappingProxyType({SENDOFF: sendoff, RAW: limit}))
+def _workload(name: str, sendoff: Callable[[], float], limit: Callable[[], float], baseline: str = RAW) -> Workload:
+    def measured(subject: str, measure: Callable[[], float]) -> Mapping[str, Mapping[str, float]]:
+        return {name: {subject: measure()}}
+
+    subjects = {SENDOFF: partial(measured, SENDOFF, sendoff), baseline: partial(measured, baseline, limit)}
+    return Workload(name, (Figure(name, "rows/s"),), MappingProxyType(subjects), (baseline,))
 
 
 # ----------------------------------------------------------------------------------------------------------- enqueue
@@ -125,11 +148,27 @@ def _rate(rows: int, began: float, url: str, expected: int) -> float:
 def _drain(bench: Bench, runner: str, processes: int) -> float:
     with bench.databases.copy(bench.databases.full) as url:
         rate = race(runner, url, bench.rows, processes)
-        with psycopg.connect(url) as connection:
-            sent = "SELECT count(*) FROM sendoff_outgoing WHERE status = 'sent' AND try_count = 1"
-            _expect(connection.execute(sent).fetchone(), bench.rows)
-            _expect(connection.execute("SELECT count(*) FROM sendoff_event WHERE kind = 'sent'").fetchone(), bench.rows)
+        _all_sent(url, bench.rows)
         return rate
+
+
+def _drain_inbox(bench: Bench) -> float:
+    """The same rows, each of which becomes an entry."""
+    with bench.databases.copy(bench.databases.full) as url:
+        with sendoff_with("inbox", url) as so:
+            so.migrate()
+        rate = race("inbox", url, bench.rows, 1)
+        _all_sent(url, bench.rows)
+        with psycopg.connect(url) as connection:
+            _expect(connection.execute("SELECT count(*) FROM sendoff_inbox").fetchone(), bench.rows)
+        return rate
+
+
+def _all_sent(url: str, rows: int) -> None:
+    with psycopg.connect(url) as connection:
+        sent = "SELECT count(*) FROM sendoff_outgoing WHERE status = 'sent' AND try_count = 1"
+        _expect(connection.execute(sent).fetchone(), rows)
+        _expect(connection.execute("SELECT count(*) FROM sendoff_event WHERE kind = 'sent'").fetchone(), rows)
 
 
 def _drain_sqlite(bench: Bench, runner: str) -> float:
