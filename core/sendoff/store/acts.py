@@ -121,7 +121,9 @@ def requeueable(connection: Connection, chosen: RequeueFilter) -> int:
 def requeue(connection: Connection, chosen: RequeueFilter) -> list[UUID]:
     """Give up to 1,000 of the chosen rows a new life: a full budget, a new idempotency key, due now."""
     row = outgoing.c
-    picked = sa.select(row.id).where(*chosen.where()).order_by(row.id).limit(REQUEUE_CHUNK)
+    # As a CTE it is run once; a plain subselect may be run again for each row, with other rows within its limit.
+    first = sa.select(row.id).where(*chosen.where()).order_by(row.id).limit(REQUEUE_CHUNK)
+    picked = first.with_for_update(skip_locked=True).cte("picked")
     values: dict[str, Any] = {
         "status": "pending",
         "attempt_count": 0,
@@ -144,7 +146,7 @@ def requeue(connection: Connection, chosen: RequeueFilter) -> list[UUID]:
     ids = list(
         connection.scalars(
             outgoing.update()
-            .where(row.id.in_(picked.with_for_update(skip_locked=True)), *chosen.where())
+            .where(row.id.in_(sa.select(picked.c.id)), *chosen.where())
             .values(**values)
             .returning(row.id)
         )

@@ -55,11 +55,13 @@ def expire(connection: Connection) -> int:
         )
         .limit(LIMIT)
         .with_for_update(skip_locked=True)
+        # As a CTE it is run once; a plain subselect may be run again for each row, with other rows within its limit.
+        .cte("chosen")
     )
     ids = _ids(
         connection,
         outgoing.update()
-        .where(row.id.in_(chosen), row.status.in_(["pending", "waiting"]))
+        .where(row.id.in_(sa.select(chosen.c.id)), row.status.in_(["pending", "waiting"]))
         .values(
             status="expired",
             reason="expired before it could be sent",
