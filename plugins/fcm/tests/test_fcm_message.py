@@ -16,7 +16,9 @@ from sendoff.plugin import InvalidNotification, Notification, Priority
 from sendoff_fcm.channel import FcmChannel, facts, request_body
 from sendoff_fcm.config import FcmConfig
 from sendoff_fcm.message import Facts, apns_collapse_id, build, outline, webpush_topic
+from sendoff_fcm.overrides import ANDROID_NOTIFICATION, FIELDS
 from sendoff_fcm.size import LIMIT, cut, measured, worst_case
+from sendoff_fcm.testing.validate import read_message
 
 CHANNEL = FcmChannel("fcm", FcmConfig(), context_for(no_engine))
 CUTTING = FcmChannel("fcm", FcmConfig(overflow="truncate"), context_for(no_engine))
@@ -135,10 +137,66 @@ def test_overrides_lie_on_top() -> None:
     }
     message = build(prepared(CHANNEL, title="t", options={**options, "sound": "ping"}), FACTS)
     assert {"tag": "mine", "sound": "ping", "color": "#ff0000"} == message["android"]["notification"]
-    assert {"n": "1"} == message["android"]["data"]
+    assert {"n": "1", "notification_id": "n", "outgoing_id": "o"} == message["android"]["data"]
     assert {"aps": {"sound": "ping", "category": "ORDER"}, "x": [1]} == message["apns"]["payload"]
     assert {"apns-collapse-id": "k", "apns-priority": "10", "apns-push-type": "alert"} == message["apns"]["headers"]
     assert {"tag": "k", "requireInteraction": True} == message["webpush"]["notification"]
+
+
+@pytest.mark.parametrize("platform", ["android", "webpush"])
+def test_data_of_a_platform_has_the_ids_and_the_common_data_below_it(platform: str) -> None:
+    options = {platform: {"data": {"a": 2}}, "link": "shop://x"}
+    content = prepared(CHANNEL, title="t", data={"a": 1, "b": "é" * 900}, options=options)
+    message = build(content, FACTS)
+    assert {**message["data"], "a": "2"} == message[platform]["data"]
+    assert measured(content, FACTS) < 2 * 1800
+    assert build(content, FACTS) == outline(content, FACTS)
+
+
+def test_a_header_is_the_same_header_in_any_case() -> None:
+    options = {"apns": {"headers": {"APNS-Collapse-ID": "mine"}}, "webpush": {"headers": {"topic": "mine"}}}
+    message = build(prepared(CHANNEL, title="t", options=options), FACTS)
+    assert {"apns-collapse-id": "mine", "apns-priority": "10"} == message["apns"]["headers"]
+    assert {"Topic": "mine"} == message["webpush"]["headers"]
+
+
+_VALUES = [None, True, -1, 7, 1.5, "x", "a b", "3s", "#ff0000", "HIGH", [], ["x"], ["3s"], [1], {}, {"x": 1}]
+_PATHS = [
+    *[f"android.{name}" for name in FIELDS["android"]],
+    *[f"apns.{name}" for name in FIELDS["apns"]],
+    *[f"webpush.{name}" for name in FIELDS["webpush"]],
+    *[f"android.notification.{name}" for name in ANDROID_NOTIFICATION],
+    "android.notification.light_settings.color.red",
+    "android.notification.light_settings.light_on_duration",
+    *[f"{platform}.fcm_options.analytics_label" for platform in FIELDS],
+    "apns.fcm_options.image",
+    "webpush.fcm_options.link",
+    "apns.headers.apns-collapse-id",
+    "webpush.headers.Urgency",
+]
+
+
+@pytest.mark.parametrize("path", _PATHS)
+def test_fcm_takes_every_override_that_enqueue_lets_through(path: str) -> None:
+    platform, *names = path.split(".")
+    for value in [*_VALUES, "z" * 65]:
+        override: Any = value
+        for name in reversed(names):
+            override = {name: override}
+        field = _refused_field({platform: override})
+        if field is None:
+            content = prepared(CHANNEL, title="t", options={platform: override})
+            read_message(request_body(build(content, FACTS), "phone-1", dry_run=False))
+        else:
+            assert field.startswith(f"options.fcm.{path}")
+
+
+def _refused_field(options: dict[str, Any]) -> str | None:
+    try:
+        prepared(CHANNEL, title="t", options=options)
+    except InvalidNotification as refused:
+        return refused.field
+    return None
 
 
 @pytest.mark.parametrize(
@@ -156,6 +214,10 @@ def test_overrides_lie_on_top() -> None:
         ({"android": []}, "options.fcm.android"),
         ({"android": {"prioritty": "high"}}, "options.fcm.android.prioritty"),
         ({"android": {"priority": "urgent"}}, "options.fcm.android.priority"),
+        ({"android": {"priority": []}}, "options.fcm.android.priority"),
+        ({"android": {"notification": {"color": "red"}}}, "options.fcm.android.notification.color"),
+        ({"android": {"notification": {"visibility": "public"}}}, "options.fcm.android.notification.visibility"),
+        ({"apns": {"headers": {"APNS-Expiration": "0"}}}, "options.fcm.apns.headers.APNS-Expiration"),
         ({"android": {"ttl": "3s"}}, "options.fcm.android.ttl"),
         ({"android": {"direct_boot_ok": "yes"}}, "options.fcm.android.direct_boot_ok"),
         ({"android": {"notification": {"colour": "#fff"}}}, "options.fcm.android.notification.colour"),
@@ -218,6 +280,15 @@ def test_truncating_cuts_the_body_between_characters() -> None:
     notification = Notification(recipient="u1", type="t", title="t")
     assert LIMIT - len(family.encode()) < measured(payload, worst_case(notification)) <= LIMIT
     assert prepared(CUTTING, title="é" * 3000)["title"].endswith("é…")
+
+
+@pytest.mark.parametrize("body", ["b", "b" * 3000, "b" * 6000])
+def test_truncating_cuts_the_title_where_the_body_is_not_enough(body: str) -> None:
+    payload = prepared(CUTTING, title="t" * 6000, body=body)
+    assert payload["title"].endswith("t…")
+    assert payload["body"][:150] == body[:150]
+    facts = worst_case(Notification(recipient="u1", type="t", title="t"))
+    assert LIMIT - 10 < measured(payload, facts) <= LIMIT
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(0, 80))

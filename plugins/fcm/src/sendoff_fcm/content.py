@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from sendoff.plugin import InvalidNotification, Notification
 from sendoff_fcm.address import address_problem
 from sendoff_fcm.data import flat_map
 from sendoff_fcm.message import PLATFORMS
-from sendoff_fcm.overrides import checked
+from sendoff_fcm.overrides import LABEL, checked
 from sendoff_fcm.size import fitted, worst_case
 
 __all__ = ["prepared"]
@@ -20,8 +19,6 @@ __all__ = ["prepared"]
 MAX_URL = 2048
 MAX_NAME = 200
 OPTIONS = ("image", "link", "badge", "sound", "android_channel", "analytics_label", *PLATFORMS)
-#: FCM's reference on FcmOptions.
-_LABEL = re.compile(r"[a-zA-Z0-9\-_.~%]{1,50}")
 NO_ROW = (
     "cannot be sent to: FCM's answer says nothing about any recipient, so no row could have a verdict; "
     "address the recipients"
@@ -68,7 +65,7 @@ def _options(options: Mapping[str, Any], where: str) -> dict[str, Any]:
                     raise InvalidNotification(field, "must be a whole number, 0 or more", value=value)
                 found[key] = value
             case "analytics_label":
-                if not isinstance(value, str) or not _LABEL.fullmatch(value):
+                if not isinstance(value, str) or not LABEL.fullmatch(value):
                     raise InvalidNotification(field, "must be 1 to 50 of a-z A-Z 0-9 - _ . ~ %", value=value)
                 found[key] = value
             case "android" | "apns" | "webpush":

@@ -17,7 +17,7 @@ from attrs import frozen
 
 from sendoff.plugin import Priority
 from sendoff_fcm.data import NOTIFICATION_ID, OUTGOING_ID
-from sendoff_fcm.overrides import merged
+from sendoff_fcm.overrides import APNS_COLLAPSE_BYTES, merged
 
 if TYPE_CHECKING:
     from firebase_admin import messaging  # type: ignore[import-untyped]  # the SDK has no types
@@ -27,8 +27,6 @@ __all__ = ["MAX_TTL", "PLATFORMS", "Facts", "apns_collapse_id", "build", "outlin
 PLATFORMS = ("android", "apns", "webpush")
 #: Seconds; FCM keeps nothing for longer than four weeks.
 MAX_TTL = 2_419_200
-#: Bytes of ``apns-collapse-id`` (Apple, "Sending notification requests to APNs").
-APNS_COLLAPSE_BYTES = 64
 #: RFC 8030 section 5.4: at most 32 characters of the URL-safe base64 alphabet.
 _TOPIC = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
@@ -207,4 +205,8 @@ def _without_nothing(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_overrides(message: dict[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
     given = {platform: content[platform] for platform in PLATFORMS if platform in content}
+    for platform, override in given.items():
+        if "data" in override:
+            # A platform's own data is sent instead of the common data: what lies on top has ours below it.
+            given[platform] = {**override, "data": {**message["data"], **override["data"]}}
     return merged(message, given) if given else message

@@ -15,6 +15,8 @@ LIMIT = 4096
 UUID_LENGTH = 36
 #: An idempotency key is the row's id, after a requeue with the number of requeues behind it.
 LONGEST_IDEMPOTENCY_KEY = UUID_LENGTH + len("-2147483647")
+#: Bytes that stay of a body whose title is cut as well.
+LEAST_BODY = 200
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -37,8 +39,13 @@ def measured(content: Mapping[str, Any], facts: Facts) -> int:
     the limit here than to have it refused by FCM at night.
     """
     message = outline(content, facts)
-    shared = sum(_bytes(message.get(part)) for part in ("notification", "data"))
-    return shared + max(_bytes(message.get(platform)) for platform in PLATFORMS)
+    return _bytes(message.get("notification")) + max(_of_platform(message, platform) for platform in PLATFORMS)
+
+
+def _of_platform(message: Mapping[str, Any], platform: str) -> int:
+    own = message.get(platform, {})
+    # Data of its own is sent instead of the common data.
+    return _bytes(own) + (0 if "data" in own else _bytes(message.get("data")))
 
 
 def _bytes(tree: object) -> int:
@@ -56,19 +63,17 @@ def _bytes(tree: object) -> int:
 
 
 def fitted(content: dict[str, Any], facts: Facts, *, truncate: bool) -> dict[str, Any]:
-    """The content when it fits; with ``truncate``, with its body (without one, its title) cut so that it does.
+    """The content when it fits; with ``truncate``, with its body cut so that it does, and where that is not enough its
+    title.
 
     :class:`InvalidNotification` has the size, and names the field that makes the most of it.
     """
     size = measured(content, facts)
     if size <= LIMIT:
         return content
-    field = "body" if content.get("body") else "title" if content.get("title") else None
-    if truncate and field is not None:
-        text: str = content[field]
-        shorter = cut(text, len(text.encode()) - (size - LIMIT))
-        if shorter is not None:
-            return {**content, field: shorter}
+    shorter = _shortened(content, size - LIMIT) if truncate else None
+    if shorter is not None:
+        return shorter
     parts = {name: _bytes(content.get(name)) for name in ("title", "body", "data", *PLATFORMS)}
     largest = max(parts, key=lambda name: parts[name])
     raise InvalidNotification(
@@ -77,6 +82,24 @@ def fitted(content: dict[str, Any], facts: Facts, *, truncate: bool) -> dict[str
         + ("; cutting the text is not enough" if truncate else '; overflow = "truncate" would cut its text'),
         kind=f"{parts[largest]} bytes",
     )
+
+
+def _shortened(content: dict[str, Any], excess: int) -> dict[str, Any] | None:
+    """``excess`` bytes shorter: its body, else its title, else both; None where that is not enough."""
+    body, title = _cut_by(content, "body", excess), _cut_by(content, "title", excess)
+    if body is not None or title is not None:
+        return body or title
+    spare = _bytes(content.get("body")) - LEAST_BODY
+    both = _cut_by(content, "body", spare) if spare > 0 else None
+    if both is None:
+        return None
+    return _cut_by(both, "title", excess - (_bytes(content["body"]) - _bytes(both["body"])))
+
+
+def _cut_by(content: dict[str, Any], field: str, excess: int) -> dict[str, Any] | None:
+    text: str = content.get(field, "")
+    shorter = cut(text, len(text.encode()) - excess) if text else None
+    return None if shorter is None else {**content, field: shorter}
 
 
 def cut(text: str, limit: int) -> str | None:
