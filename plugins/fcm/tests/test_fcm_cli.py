@@ -58,6 +58,12 @@ def test_devices_by_hand(database_url: str) -> None:
     assert (2, "token: has a blank") == (refused.code, refused.err[9:27])
 
 
+def test_without_the_table_the_command_that_makes_it_is_named(empty_database_url: str) -> None:
+    for words in (["list"], ["register", "u1", "t1"], ["unregister", "t1"], ["prune"]):
+        ran = devices(empty_database_url, *words)
+        assert (1, "sendoff: there is no table sendoff_device; `sendoff migrate` makes it\n") == (ran.code, ran.err)
+
+
 def test_a_check_that_succeeds(fcm: LocalFCM, tmp_path: Path) -> None:
     ran = run("fcm", "check", "--config", settings(tmp_path, fcm))
     assert (0, f"fcm: ok: FCM took the message of project {fcm.project}") == (ran.code, ran.out.rpartition(" in ")[0])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 from typing import Any
 
 import psycopg
@@ -67,6 +69,28 @@ def test_a_new_token_of_an_installation_retires_the_old_one(connection: sa.Conne
     assert ["driver", "new"] == sorted(tokens("u1", connection))
     [old] = devices.list("u1", connection, active=False)
     assert ("old", "replaced") == (old.token, old.deactivated_reason)
+
+
+def test_tokens_of_one_installation_at_once_leave_one(engine: sa.Engine) -> None:
+    together = Barrier(4)
+
+    def register(place: int) -> None:
+        together.wait(30)
+        for turn in range(8):
+            with engine.begin() as connection:
+                devices.register("u1", f"t{(place + turn) % 3}", connection, installation="i1")
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(register, range(4)))
+    with engine.begin() as connection:
+        assert 1 == len(tokens("u1", connection))
+
+
+def test_what_no_table_holds_is_nobodys(connection: sa.Connection) -> None:
+    for text in ("a\0", "\ud800"):
+        assert [] == devices.list(text, connection)
+        assert not devices.unregister(text, connection)
+        assert not devices.unregister("t1", connection, recipient=text)
 
 
 def test_registering_again_reactivates(connection: sa.Connection) -> None:
@@ -138,7 +162,12 @@ def test_an_erased_recipient_has_no_devices(connection: sa.Connection) -> None:
         ({"recipient": " "}, "recipient"),
         ({"platform": 7}, "platform"),
         ({"app": "a\0"}, "app"),
+        ({"app": "\ud800"}, "app"),
         ({"kind": "topic"}, "kind"),
+        ({"kind": []}, "kind"),
+        ({"token": "/topics/news"}, "token"),
+        ({"token": "fid:abc"}, "token"),
+        ({"token": "fid:abc", "kind": "fid"}, "token"),
     ],
 )
 def test_what_is_no_device_is_refused(values: dict[str, Any], field: str) -> None:

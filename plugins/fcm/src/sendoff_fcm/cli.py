@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import attrs
 import click
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine, inspect
 
 from sendoff_fcm import devices
 from sendoff_fcm.channel import FcmChannel
 from sendoff_fcm.devices import Device
 from sendoff_fcm.probe import Finding, probe
+from sendoff_fcm.tables import TABLE
 
 __all__ = ["fcm"]
 
@@ -32,9 +33,13 @@ class Cli(Protocol):
         ...
 
 
-def _begin(cli: Cli) -> AbstractContextManager[Connection]:
-    transaction: AbstractContextManager[Connection] = cli.app().engine.begin()
-    return transaction
+@contextmanager
+def _begin(cli: Cli) -> Iterator[Connection]:
+    engine: Engine = cli.app().engine
+    with engine.begin() as connection:
+        if not inspect(connection).has_table(TABLE):
+            raise click.ClickException(f"there is no table {TABLE}; `sendoff migrate` makes it")
+        yield connection
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -14,6 +14,7 @@ that have been silent for 270 days.
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,7 +23,7 @@ import orjson
 from attrs import frozen
 
 from sendoff.plugin import InvalidNotification
-from sendoff_fcm.address import Kind, address_of, token_problem
+from sendoff_fcm.address import FID, Kind, address_of, address_problem, token_problem
 from sendoff_fcm.answer import DEAD_CODES
 from sendoff_fcm.database import Executable, moment, run
 
@@ -42,6 +43,7 @@ __all__ = [
 #: FCM expires tokens of devices that have not connected for so long (documentation, "Manage registration tokens").
 STALE = timedelta(days=270)
 MAX_TEXT = 512
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 _COLUMNS = (
     "recipient, token, kind, platform, app, installation, active, deactivated_at, deactivated_reason, created_at, "
@@ -73,7 +75,9 @@ def _device(row: Sequence[Any]) -> Device:
     return Device(**{**values, "active": bool(values["active"])})
 
 
-#: Rows are locked in the order of their tokens, so that two of these at once wait for each other.
+#: Two tokens of one installation at once would not see each other, and both stay: the second waits for the first's
+#: commit. On SQLite writers wait for each other anyway.
+_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended('sendoff_device ' || CAST(:installation AS text), 0))"
 _RETIRE = """
     UPDATE sendoff_device SET active = false, deactivated_at = {now}, deactivated_reason = 'replaced'
     WHERE token IN (
@@ -121,11 +125,13 @@ def register(
     :param installation: the client's own lasting id of this installation.
     :raises sendoff.InvalidNotification: naming what is not usable, before anything is written.
     """
-    problem = token_problem(token)
+    if kind not in ("token", "fid"):
+        raise InvalidNotification("kind", 'must be "token" or "fid"', value=kind)
+    problem = token_problem(token) or address_problem(address_of(token, kind))
+    if problem is None and token.startswith(FID):
+        problem = f'begins with {FID}, which is how addresses are written; give the id alone, with kind="fid"'
     if problem is not None:
         raise InvalidNotification("token", problem, value=token)
-    if kind not in {"token", "fid"}:
-        raise InvalidNotification("kind", 'must be "token" or "fid"', value=kind)
     values = {
         "recipient": _text("recipient", recipient),
         "token": token,
@@ -135,6 +141,8 @@ def register(
         "installation": None if installation is None else _text("installation", installation),
     }
     if installation is not None:
+        if _dialect(connection) == "postgresql":
+            run(connection, _ONE_AT_A_TIME, {"installation": installation})
         run(connection, _RETIRE, {name: values[name] for name in ("installation", "token", "kind", "app")})
     [row] = run(connection, _REGISTER, values)
     return _device(row)
@@ -145,6 +153,8 @@ def unregister(token: str, connection: Executable, *, recipient: str | None = No
 
     :param recipient: only when the token is still theirs: give it where a client says which token to drop.
     """
+    if not (_is_storable(token) and (recipient is None or _is_storable(recipient))):
+        return False
     mine = " AND recipient = :recipient" if recipient is not None else ""
     # A token that FCM called dead before takes this reason too: nobody may restore what its owner has dropped.
     rows = run(
@@ -164,6 +174,8 @@ def list(  # noqa: A001 - the verb; read as devices.list
     recipient: str | None, connection: Executable, *, active: bool | None = None, limit: int = 1000
 ) -> builtins.list[Device]:
     """A recipient's devices, oldest first; with ``None`` everybody's. ``active``: only those that are, or are not."""
+    if recipient is not None and not _is_storable(recipient):
+        return []
     wanted = ["recipient = :recipient"] if recipient is not None else []
     if active is not None:
         wanted.append("active" if active else "NOT active")
@@ -268,6 +280,12 @@ def _dialect(connection: Executable) -> str:
 def _text(field: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidNotification(field, "must be text with something in it", value=value)
-    if len(value) > MAX_TEXT or "\0" in value:
-        raise InvalidNotification(field, f"must be at most {MAX_TEXT} characters, no NUL among them", value=value)
+    if len(value) > MAX_TEXT or not _is_storable(value):
+        problem = f"must be at most {MAX_TEXT} characters, no NUL or lone surrogate among them"
+        raise InvalidNotification(field, problem, value=value)
     return value
+
+
+def _is_storable(value: object) -> bool:
+    """Whether it may be in the table at all: what neither database stores, no device has."""
+    return isinstance(value, str) and not _UNSTORABLE.search(value)
