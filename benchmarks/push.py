@@ -120,7 +120,7 @@ def push_workloads(push: LocalPush, messages: int, sends: int) -> list[Workload]
                 Figure("fcm-send", "messages/s"),
                 Figure("fcm-cpu", "us/message", less_is_better=True),
                 Figure("fcm-threads", "threads", less_is_better=True),
-                Figure("fcm-connections", "connections", less_is_better=True),
+                Figure("fcm-connections", "open", less_is_better=True),
             ),
             MappingProxyType({subject: partial(_send, push, subject, messages) for subject in SENDERS}),
             tuple(subject for subject in SENDERS if subject != SENDOFF),

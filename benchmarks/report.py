@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 from attrs import asdict, frozen
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -62,7 +61,7 @@ def environment(server: str | None, settings: Mapping[str, Any]) -> list[str]:
 
 def show(console: Console, found: Sequence[Result], runs: Mapping[str, Runs]) -> None:
     """One line for each pair of sendoff and something beside it."""
-    table = Table(title="medians; of the ratio also the range over the runs", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title="medians; of the ratio also the range over the runs", box=None, padding=(0, 1, 0, 0))
     table.add_column("workload", no_wrap=True)
     table.add_column(SENDOFF, justify="right", no_wrap=True)
     table.add_column("beside", no_wrap=True)

@@ -19,7 +19,7 @@ WORKLOADS = [
     "drain-1-batch-channel",
     "sqlite-drain-1",
 ]
-PUSH = {"fcm-send": "messages/s", "fcm-cpu": "us/message", "fcm-threads": "threads", "fcm-connections": "connections"}
+PUSH = {"fcm-send": "messages/s", "fcm-cpu": "us/message", "fcm-threads": "threads", "fcm-connections": "open"}
 EXPECTED = [
     *((workload, subject, "rows/s") for workload in WORKLOADS for subject in ("sendoff", "raw")),
     *(("inbox-drain", subject, "rows/s") for subject in ("sendoff", "noop batch")),
