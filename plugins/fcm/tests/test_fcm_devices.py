@@ -136,6 +136,15 @@ def test_dead_tokens_are_deactivated_with_fcms_word_and_restored(connection: sa.
     assert ["t1", "t2", "t3"] == sorted(tokens("u1", connection))
 
 
+def test_a_dead_token_that_was_replaced_is_not_restored(connection: sa.Connection) -> None:
+    devices.register("u1", "old", connection, installation="i1")
+    devices.register("u1", "tablet", connection, installation="i2")
+    devices.deactivate({"old": "UNREGISTERED", "tablet": "UNREGISTERED"}, connection)
+    devices.register("u1", "new", connection, installation="i1")
+    assert 1 == devices.restore(["old", "tablet"], connection)
+    assert ["new", "tablet"] == sorted(tokens("u1", connection))
+
+
 def test_addresses_of_many_in_one_query(connection: sa.Connection) -> None:
     devices.register("u1", "t1", connection)
     devices.register("u1", "t2", connection, app="driver")

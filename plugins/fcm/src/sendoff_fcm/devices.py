@@ -258,11 +258,19 @@ def deactivate(codes: Mapping[str, str], connection: Executable) -> int:
 
 
 def restore(tokens: Sequence[str], connection: Executable) -> int:
-    """Activate tokens again that were deactivated because FCM called them dead, and for no other reason. How many."""
+    """Activate tokens again that were deactivated because FCM called them dead, and for no other reason. How many.
+
+    Not one whose installation has registered another since: that phone would get everything twice.
+    """
     codes = ", ".join(f"'{code}'" for code in DEAD_CODES)
     sql = f"""
         UPDATE sendoff_device SET active = true, deactivated_at = NULL, deactivated_reason = NULL
         WHERE NOT active AND deactivated_reason IN ({codes}) AND token {_AMONG[_dialect(connection)]}
+          AND NOT EXISTS (
+              SELECT 1 FROM sendoff_device newer
+              WHERE newer.active AND newer.installation = sendoff_device.installation
+                AND newer.kind = sendoff_device.kind AND COALESCE(newer.app, '') = COALESCE(sendoff_device.app, '')
+          )
         RETURNING token
     """  # noqa: S608 - constants of this package
     return len(run(connection, sql, {"items": orjson.dumps(sorted(tokens)).decode()}))
