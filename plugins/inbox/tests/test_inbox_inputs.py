@@ -73,6 +73,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "limit must be a whole number from 1 to 500 (got True)": lambda db: inbox.list("u1", db, limit=True),
     "limit must be a whole number from 1 to 500 (got '20')": lambda db: inbox.list("u1", db, limit="20"),  # type: ignore[arg-type]  # the mistake
     "before must be an entry or its id (got 'next')": lambda db: inbox.list("u1", db, before="next"),
+    "unread must be True or False (got 'false')": lambda db: inbox.list("u1", db, unread="false"),  # type: ignore[arg-type]  # the mistake
+    "archived must be True or False (got NoneType)": lambda db: inbox.list("u1", db, archived=None),  # type: ignore[arg-type]  # the mistake
     "type is empty": lambda db: inbox.list("u1", db, type=""),
     "ids must be an id or several (got 17)": lambda db: inbox.archive("u1", db, 17),  # type: ignore[arg-type]  # the mistake
     "ids[1] must be an entry or its id (got 17)": lambda db: inbox.archive("u1", db, [uuid4(), 17]),  # type: ignore[list-item]  # the mistake

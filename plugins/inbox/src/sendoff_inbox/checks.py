@@ -19,6 +19,7 @@ __all__ = [
     "InvalidInput",
     "Position",
     "executor",
+    "flag",
     "ids",
     "limit",
     "moment",
@@ -71,6 +72,13 @@ def limit(value: object, most: int = MAX_LIMIT) -> int:
     """A number of entries."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise InvalidInput("limit", f"must be a whole number from 1 to {most} (got {_shown(value)})")
+    return value
+
+
+def flag(field: str, value: object) -> bool:
+    """True or False, and nothing that is only taken for one: "false" out of a query string is true."""
+    if not isinstance(value, bool):
+        raise InvalidInput(field, f"must be True or False (got {_shown(value)})")
     return value
 
 

@@ -81,9 +81,9 @@ def list(  # noqa: A001 - read as inbox.list; builtins.list where the type is me
         "before": str(_LAST if before is None else checks.position("before", before)),
         "limit": checks.limit(limit),
     }
-    where = [BELOW, ARCHIVE if archived else FEED]
+    where = [BELOW, ARCHIVE if checks.flag("archived", archived) else FEED]
     if unread is not None:
-        where.append("read_at IS NULL" if unread else "read_at IS NOT NULL")
+        where.append("read_at IS NULL" if checks.flag("unread", unread) else "read_at IS NOT NULL")
     if type is not None:
         where.append("type = :type")
         parameters["type"] = checks.text("type", type)
