@@ -340,3 +340,10 @@ print([name for name in heavy if name in sys.modules])
 def test_a_process_that_only_enqueues_loads_nothing_heavy() -> None:
     ran = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False)
     assert ("[]\n", "") == (ran.stdout, ran.stderr)
+
+
+@pytest.mark.parametrize("token", [5, "", "\u00e9", "x\r\nA: b"])
+@pytest.mark.parametrize("http2", [True, False])
+def test_an_access_token_that_no_header_carries_is_none(token: object, http2: bool, fcm: LocalFCM) -> None:
+    fcm.token_down({"status": 200, "body": json.dumps({"access_token": token, "expires_in": 3599})})
+    assert [Outage("the token endpoint gave no token")] == sent_by(channel_for(fcm, http2=http2), delivery())

@@ -161,7 +161,8 @@ def refresh(account: Account, timeout: float) -> tuple[str, float]:
         raise AccessError("credential", f"the token endpoint refused our credential: {_text(error)}") from None
     except Exception as error:  # noqa: BLE001 - an answer that is no JSON comes as whatever reading it raised
         raise AccessError("network", f"the token endpoint answered nonsense: {type(error).__name__}") from None
-    if not isinstance(token, str) or not token:
+    if not isinstance(token, str) or not token or not (token.isascii() and token.isprintable()):
+        # What no header can carry is none either.
         raise AccessError("network", "the token endpoint gave no token")
     if expiry is None:
         return token, UNSTATED_LIFE
