@@ -86,7 +86,9 @@ def test_the_wheels_carry_types_and_migrations(wheels: list[Path]) -> None:
 
 def test_the_installed_command_finds_every_plugin(run: Run, installed: Path, tmp_path: Path) -> None:
     found = run(installed / "sendoff", "plugins", "--json", cwd=tmp_path)
-    names = {name for plugin in PLUGINS for name in plugin["project"]["entry-points"]["sendoff"]}
+    # The example shop is named by the demo's settings, so that it stays out of databases that are not its own.
+    names = {name for plugin in PLUGINS for name in plugin["project"].get("entry-points", {}).get("sendoff", {})}
+    assert {"email_stub", "fcm", "inbox", "sms_stub"} <= names
     assert names == {plugin["name"] for plugin in json.loads(found)}
     assert not [plugin for plugin in json.loads(found) if plugin.get("error")]
 
