@@ -11,6 +11,7 @@ tests/integration run on every other version installed on this machine too. With
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -39,6 +40,20 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """At least two, also on one core: much of the time is spent waiting."""
     return max(2, min(8, os.cpu_count() or 2))
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Commands that are run in the tests' own process set its logging up; the next test finds it as it was."""
+    root, ours = logging.getLogger(), logging.getLogger("sendoff")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    yield
+    for handler in root.handlers[:]:
+        if handler not in handlers:
+            root.removeHandler(handler)
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+    logging.captureWarnings(capture=False)
 
 
 # --------------------------------------------------------------------------------------- which databases, per test
