@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def test_entries_as_they_arrive(worker: InboxChannel, database: sa.Engine) -> No
         arrive(worker, "not mine", recipient="u2")
         arrive(worker, "3", body="b", data={"a": 1})
         assert ["1", "2"] == heard(listening, 2)
-        entry = next(iter(listening))
+        [entry] = itertools.islice(listening, 1)
         assert ("3", "b", {"a": 1}) == (entry.title, entry.body, entry.data)
         assert entry == Feed(database, "u1").list(limit=1)[0]
         assert listening.wait(0.05) is None
@@ -91,6 +92,41 @@ def test_on_an_event_loop(worker: InboxChannel, database: sa.Engine) -> None:
         return found
 
     assert list("01234") == asyncio.run(scenario())
+
+
+def test_what_a_wait_that_was_given_up_finds_is_for_the_next(
+    worker: InboxChannel, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, go_on = threading.Event(), threading.Event()
+
+    async def scenario() -> str | None:
+        async with inbox.listen("u1", database, poll=NEVER) as listening:
+            await listening.wait_async(0)
+            await asyncio.to_thread(announced, database, "u1")
+            take = listening._take
+
+            def take_slowly() -> bool:
+                looking.set()
+                assert go_on.wait(PATIENCE)
+                return take()
+
+            # Until nothing is due any more: from here on only what arrives makes it look.
+            while await listening.wait_async(2):
+                pass
+            monkeypatch.setattr(listening, "_take", take_slowly)
+            given_up = asyncio.create_task(listening.wait_async())
+            await asyncio.to_thread(arrive, worker, "1")
+            assert await asyncio.to_thread(looking.wait, PATIENCE)
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            next_one = asyncio.create_task(listening.wait_async())
+            for _ in range(10):
+                await asyncio.sleep(0)  # until it waits
+            go_on.set()
+            entry = await asyncio.wait_for(next_one, PATIENCE)
+            return None if entry is None else entry.title
+
+    assert "1" == asyncio.run(scenario())
 
 
 def test_many_listeners_share_a_thread_and_a_connection(worker: InboxChannel, database: sa.Engine) -> None:
@@ -258,19 +294,21 @@ def test_sources_that_are_none(database: sa.Engine) -> None:
 
 
 FORK = """
-import os, sys
-import sqlalchemy as sa
+import os, signal, sys
 from sendoff.store.engine import make_engine
 from sendoff_inbox import inbox
 
+signal.alarm(60)
 engine = make_engine(sys.argv[1])
-with inbox.listen("u1", engine, poll=3600) as parents:
-    parents.wait(0)
+with inbox.listen("u1", engine, poll=0.5) as parents:
+    print("listening", flush=True)
+    print("parent", parents.wait(30).title, flush=True)
     child = os.fork()
     if child == 0:
+        signal.alarm(60)
         engine.dispose(close=False)
         with inbox.listen("u1", engine, poll=3600) as listening:
-            print("child ready", flush=True)
+            print("listening", flush=True)
             print("child", listening.wait(30).title, flush=True)
         os._exit(0)
     print("parent", parents.wait(30).title, flush=True)
@@ -284,7 +322,10 @@ def test_a_forked_child_listens_by_itself(worker: InboxChannel, database: sa.Eng
     command = [sys.executable, "-W", "ignore", "-c", FORK, url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert "child ready\n" == process.stdout.readline()
+        assert "listening\n" == process.stdout.readline()
         arrive(worker, "1")
-        assert {"child 1\n", "parent 1\n"} == set(process.stdout)
+        # Forked once it has heard, when its listening thread holds no lock that the child would wait for.
+        assert ["parent 1\n", "listening\n"] == [process.stdout.readline() for _ in range(2)]
+        arrive(worker, "2")
+        assert {"child 2\n", "parent 2\n"} == set(process.stdout)
     assert 0 == process.returncode

@@ -203,7 +203,7 @@ class Listening:
             if self._found:
                 return self._found.popleft()
             if self._due():
-                await asyncio.to_thread(self._look)
+                await self._look_async()
                 continue
             now = time.monotonic()
             if now >= deadline:
@@ -239,8 +239,27 @@ class Listening:
     def _due(self) -> bool:
         return self._bell.rung or time.monotonic() >= self._look_at
 
-    def _look(self) -> None:
+    async def _look_async(self) -> None:
+        given_up = threading.Event()
+        try:
+            await asyncio.to_thread(self._look, given_up)
+        except asyncio.CancelledError:
+            # Its thread goes on, and what it finds is for whoever waits next: rung now, and again when it is done.
+            given_up.set()
+            self._bell.ring()
+            raise
+
+    def _look(self, given_up: threading.Event | None = None) -> None:
         """Find what is new, a page at most; when to look again. A database that is away is asked again later."""
+        try:
+            self._look_once()
+        except BaseException:
+            self._bell.ring()  # what made this look has not been found
+            raise
+        if given_up is not None and given_up.is_set():
+            self._bell.ring()
+
+    def _look_once(self) -> None:
         with self._looking:
             if self._bell.muffle():
                 self._early = [*EARLY_LOOKS]
